@@ -1,13 +1,14 @@
-//! Adding and writing at indices from an array on the device.
+//! Addition and writes at indices from an array on the device.
 //!
-//! A sum of floats depends on its order, which is the order of the indices, as on the host.
-//! Therefore one thread adds to each element of the target, and no floats are added atomically.
-//! Writes use the same kernels, so the last of several values for one element is kept.
+//! The sum of floats depends on the order of its terms. The terms are added in the order of the
+//! indices, like on the host. Therefore one thread adds all values of an element of the target, and
+//! no floats are added atomically. Writes use the same kernels, so that the last of several values
+//! for one element is kept.
 //!
-//! Sums of integers do not depend on the order. So each value has a thread that adds it atomically,
-//! and the time depends on the number of values alone. For floats, each of the blocks that own
-//! parts of the target reads all indices. The time is longest if the indexed axis is long and the
-//! target has no other axes.
+//! The sum of integers does not depend on the order of its terms. Therefore one thread per value
+//! adds the value atomically. The time depends on the number of values alone. For floats, blocks
+//! may divide the target into ranges. The block of each range then reads all indices. The time is
+//! longest if the indexed axis is long and the target has no other axes.
 
 use super::copy::{WordKernel, Words, source, word_of};
 use super::launch::{THREADS, grid_of, launch};
@@ -22,8 +23,8 @@ use crate::ops::order::CudaOrder;
 use crate::ops::order::aliasing::Target;
 
 /// Adds each of `values`, in order, to the element of `target` that its index selects along the
-/// axis `at`. There is one addition for each element of `shape`, which is not empty. All three
-/// arrays broadcast to `shape` along the other axes.
+/// axis `at`. Each position of `shape` is one addition. `shape` is not empty. `indices` and
+/// `values` broadcast to `shape`. `target` broadcasts to `shape` along all axes except `at`.
 #[track_caller]
 pub(in crate::ops) fn add_at(
     order: CudaOrder<'_>,
@@ -36,15 +37,15 @@ pub(in crate::ops) fn add_at(
     let walk = reached(&target, [indices.layout, values.layout], at, shape)?;
     let scattered = Scattered::new(&target, indices, values, (at, operation));
     let dtype = values.dtype;
-    // Integer sums do not depend on the order.
+    // Integer sums do not depend on the order of their terms.
     if !dtype.is_float() && !dtype.is_complex() {
         return scattered.in_any_order(order, &walk);
     }
     scattered.in_order(order, &walk, Item::Summand(dtype))
 }
 
-/// Writes each element of `values` to the element of `target` that its index selects, like
-/// [`add_at`]. The last of several values for one element is kept.
+/// Writes each of `values` to the element of `target` that its index selects. [`add_at`] describes
+/// the parameters. The last of several values for one element is kept.
 #[track_caller]
 pub(in crate::ops) fn put_at(
     order: CudaOrder<'_>,
@@ -72,7 +73,7 @@ enum Item {
 }
 
 impl Item {
-    /// Returns the name of the type in the source of a kernel.
+    /// Returns the CUDA C++ type of the element.
     fn name(self) -> &'static str {
         match self {
             Self::Summand(dtype) => dtype.in_cuda(),
@@ -80,7 +81,8 @@ impl Item {
         }
     }
 
-    /// Returns the bits of a form that identify the item, above the bits of the numbering.
+    /// Returns the bits of a kernel's form that identify the item. They are above the bits of the
+    /// numbering.
     fn form(self) -> u32 {
         match self {
             Self::Summand(dtype) => 1 << 4 | (dtype as u32) << 5,
@@ -88,7 +90,7 @@ impl Item {
         }
     }
 
-    /// Returns the definitions of the type and of the update of an element.
+    /// Returns the CUDA C++ definitions of `item_t` and of `scattered`, which updates an element.
     fn text(self) -> String {
         let with = match self {
             Self::Summand(_) => "cs_add(old, value)",
@@ -101,13 +103,13 @@ impl Item {
     }
 }
 
-/// The maximum length of a lane that one thread processes, in indices.
+/// The maximum length of a lane, in indices, that one thread processes even if lanes are few.
 const SHORT: usize = 32;
 
-/// The number of lanes per multiprocessor from which one thread for each lane is enough.
+/// The number of lanes per multiprocessor that occupies a device, with one thread per lane.
 const BUSY: usize = 64;
 
-/// The operands.
+/// The operands of an addition or of a write.
 #[derive(Clone, Copy, Debug)]
 struct Scattered {
     target: Words,
@@ -116,14 +118,14 @@ struct Scattered {
     axis: Axis,
 }
 
-/// The division of a walk into lanes. A lane is one position of the target. From there, its indices
-/// select elements along the axis, in the order of the walk. Different lanes reach different
-/// elements of the target.
+/// The division of a walk into lanes. A lane is one position of the target, at index 0 of the
+/// indexed axis. The indices of the lane select elements along the indexed axis, in the order of
+/// the walk. Different lanes reach different elements of the target.
 #[derive(Debug)]
 struct Division {
-    /// The lanes that have different indices.
+    /// The walk over lanes that have different indices.
     groups: Walk<3>,
-    /// The neighbouring lanes that share their indices.
+    /// The walk over neighbouring lanes that share their indices.
     beside: Walk<3>,
     along: Walk<3>,
     length: usize,
@@ -131,8 +133,8 @@ struct Division {
 
 impl Division {
     fn of(walk: &Walk<3>) -> Self {
-        // The lanes run along the axes on which the target has stride 0. Two positions on the other
-        // axes are different elements, whatever the indices are.
+        // Lanes run along the axes on which the target has stride 0. Two positions on the other
+        // axes are different elements of the target, for any indices.
         let axes = |wanted: fn([isize; 3]) -> bool| {
             let axes = walk.axes();
             axes.filter(move |&(_, steps)| wanted(steps))
@@ -159,7 +161,8 @@ impl Division {
         Walk::over(self.groups.first(), axes)
     }
 
-    /// Returns the numbering of the three walks, whose numbers are all below `limit`.
+    /// Returns the numbering for the three walks. All positions and element indices are below
+    /// `limit`.
     fn numbering(&self, limit: usize) -> Numbering {
         let walks = [&self.groups, &self.beside, &self.along];
         let rank = walks.map(|walk| walk.axes().len()).into_iter().max();
@@ -167,8 +170,8 @@ impl Division {
     }
 }
 
-/// Types that distinguish the kernels. `InAnyOrder` is for all integers of one size. The other
-/// types are for one [`Item`], which is part of the form.
+/// Marker types that distinguish the kernels. A kernel of `InAnyOrder` is for all integers of one
+/// size. A kernel of `ByLanes` or `ByRanges` is for one [`Item`], which is part of the form.
 struct InAnyOrder;
 struct ByLanes;
 struct ByRanges;
@@ -190,7 +193,7 @@ impl Scattered {
         }
     }
 
-    /// Returns an exclusive upper bound of all numbers and indices.
+    /// Returns an exclusive upper bound of `count` positions and of all element indices.
     fn limit(&self, count: usize) -> usize {
         let reached = [self.target, self.indices, self.values].map(|words| words.limit);
         reached.into_iter().fold(count, usize::max)
@@ -204,7 +207,7 @@ impl Scattered {
         arguments
     }
 
-    /// Adds integers, with a thread for each value.
+    /// Adds integers atomically, with one thread per value.
     #[track_caller]
     fn in_any_order(&self, order: CudaOrder<'_>, walk: &Walk<3>) -> Result<()> {
         let count = walk.count();
@@ -217,7 +220,7 @@ impl Scattered {
         kernel.launch(order, grid_of(count), &arguments)
     }
 
-    /// Updates in the order of the walk.
+    /// Updates the target in the order of the walk.
     #[track_caller]
     fn in_order(&self, order: CudaOrder<'_>, walk: &Walk<3>, item: Item) -> Result<()> {
         let division = Division::of(walk);
@@ -229,7 +232,8 @@ impl Scattered {
         }
     }
 
-    /// Updates with a thread for each lane. The time is proportional to the values of a lane.
+    /// Updates the target with one thread per lane. The time is proportional to the length of a
+    /// lane.
     #[track_caller]
     fn by_lanes(&self, order: CudaOrder<'_>, division: &Division, item: Item) -> Result<()> {
         let lanes = division.lanes();
@@ -245,11 +249,11 @@ impl Scattered {
         launch(order, key, &source, grid_of(lanes), &arguments)
     }
 
-    /// Updates with a block of threads for each range of the axis, in lanes that share their
-    /// indices. Each block reads all indices, 256 at a time, and then the values for its own range.
-    /// If few of all values are for its range, reading the indices dominates the time. Reading also
-    /// dominates if the number of neighbouring lanes reaches the number of threads. If all indices
-    /// are equal, each index takes about ten cycles.
+    /// Updates the target with one block per range of the indexed axis. A block processes several
+    /// lanes that share their indices. The block reads all indices, 256 at a time, and then the
+    /// values in its range. If few values are in the range, reading the indices dominates the time.
+    /// If the number of neighbouring lanes reaches the number of threads, reading the indices
+    /// dominates, too. If all indices are equal, each index takes about ten cycles.
     #[track_caller]
     fn by_ranges(&self, order: CudaOrder<'_>, division: &Division, item: Item) -> Result<()> {
         let beside = division.beside.count();

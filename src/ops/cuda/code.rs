@@ -1,19 +1,18 @@
-//! An expression graph as CUDA C++. Its functions and types determine the computation. Its arrays
-//! and scalars are operands, numbered from left to right.
+//! Expression graphs as CUDA C++. The functions and types of a graph determine the source. The
+//! arrays and scalars of a graph are operands, numbered from left to right.
 
 use std::fmt::Write;
 
 use crate::array::DType;
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 
-/// The statements that compute one element.
+/// The source of the computation of one element.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     /// The stored types of the arrays.
     pub(super) arrays: Vec<DType>,
-    /// The types of the scalars.
     pub(super) scalars: Vec<DType>,
-    /// The statements, in which the value of the node `n` has the name `vn`.
+    /// The statements. The value of node 3 is the variable `v3`.
     pub(super) statements: String,
 }
 
@@ -55,10 +54,10 @@ impl Code {
     }
 }
 
-/// The maximum length of a name in bytes. Longer names do not help.
+/// The maximum length of a name in bytes. Longer names are abbreviated.
 const LONGEST_NAME: usize = 120;
 
-/// Returns the name of the first result of `graph` in error messages.
+/// Returns the name of `graph` in error messages: the expression of its first result.
 pub(super) fn name_of(graph: &ExpressionGraph<'_>) -> String {
     let mut names: Vec<String> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {

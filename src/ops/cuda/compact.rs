@@ -1,5 +1,5 @@
-//! Compaction of the elements that flags select, and their positions. The running sums of the flags
-//! are the target positions. The last sum, which the host reads, is the number of selected
+//! Compaction: the elements that flags select, or their positions. The running sums of the flags
+//! determine the target positions. The host reads the last sum, which is the number of selected
 //! elements.
 
 use super::copy::word_of;
@@ -16,7 +16,7 @@ use crate::ops::order::CudaOrder;
 
 const TEXT: &str = include_str!("compact.cuh");
 
-/// The kernels that copy selected elements, by the bytes of a word.
+/// The kernels that copy selected elements, for each word size.
 struct Compact;
 
 /// The kernel that writes indices.
@@ -56,8 +56,9 @@ pub(in crate::ops) fn compacted(
     })
 }
 
-/// Returns the positions at which the flags are true in an array of `shape`. Each position is a row
-/// of indices along the axes. The flags are contiguous, one for each element of the shape.
+/// Returns the positions of the true flags in an array of `shape`. Each position is a row of
+/// indices along the axes of `shape`. `flags` is contiguous, with one flag for each element of
+/// `shape`.
 #[track_caller]
 pub(in crate::ops) fn positions(
     order: CudaOrder<'_>,
@@ -80,7 +81,8 @@ pub(in crate::ops) fn positions(
         ] {
             arguments.push(address.0);
         }
-        // The kernel's `cs_shape`: the rank, and a length for each of the maximum number of axes.
+        // The kernel's `cs_shape` has the rank, and a length for each of the maximum number of
+        // axes.
         let mut dims = [1; MAX_RANK];
         dims[..shape.ndim()].copy_from_slice(shape.dims());
         let rank = shape.ndim() as u64;
@@ -99,7 +101,8 @@ pub(in crate::ops) fn positions(
     })
 }
 
-/// Returns the running sums of the flags, and the last sum. Returns `None` if there are no flags.
+/// Returns the running sums of the flags, and the number of true flags. Returns `None` if there are
+/// no flags. On a device without data, the number of true flags is assumed.
 #[track_caller]
 fn count(order: CudaOrder<'_>, flags: Operand<'_>) -> Result<Option<(AnyArray, usize)>> {
     assert_eq!(flags.dtype, DType::Bool, "flags of another type");

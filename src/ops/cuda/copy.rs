@@ -1,5 +1,5 @@
-//! Copies between elements of any strides, as words of the size of an element. The type of the
-//! elements does not matter.
+//! Copies between arrays of any strides. An element is copied as a word of its size, whatever its
+//! type.
 
 use super::launch::launch;
 use super::memory::{Output, computed};
@@ -24,14 +24,14 @@ pub(in crate::ops) fn copied(
     computed(order.device, array.dtype, shape, |output: Output| {
         let output = Words::new(output, array.dtype);
         assert_eq!(output.limit, walk.count(), "copied to another length");
-        // SAFETY: the walk is over the array and over the output, which has an equal number of
-        // elements.
+        // SAFETY: the walk visits the elements of `array` and all elements of the output, as the
+        // assertion checks. The output is new.
         unsafe { copy(order, Words::of(array), output, &walk) }
     })
 }
 
 /// Returns the concatenation of arrays of one type along the axis `at`, as a new array of `shape`.
-/// Each array has the dimensions of `shape` except along this axis.
+/// Each array has the dimensions of `shape` except along the axis `at`.
 #[track_caller]
 pub(in crate::ops) fn joined(
     order: CudaOrder<'_>,
@@ -45,15 +45,15 @@ pub(in crate::ops) fn joined(
         let output = Words::new(output, dtype);
         for (array, walk) in arrays.iter().zip(parts) {
             assert_eq!(array.dtype, dtype, "joined to another type");
-            // SAFETY: the walk is over the array, and over elements of the output that no other
-            // array is copied to.
+            // SAFETY: the walk is over the array, and over a part of the new output. No other array
+            // is copied to this part.
             unsafe { copy(order, Words::of(array.operand()), output, &walk) }?;
         }
         Ok(())
     })
 }
 
-/// The memory of an operand as words of the size of its elements.
+/// The memory of an operand, as words of the size of an element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words {
     pub(super) address: DevicePtr,
@@ -72,7 +72,7 @@ impl Words {
         }
     }
 
-    /// Returns the elements of an array, by the indices of its layout.
+    /// Returns the memory of an array, from index 0 of its layout on.
     pub(super) fn of(array: Operand<'_>) -> Self {
         Self {
             address: DevicePtr(array.buffer.address()),
@@ -85,7 +85,7 @@ impl Words {
         self.address.offset((index * self.bytes) as u64)
     }
 
-    /// Returns this memory as words whose length is `times` the length of its words.
+    /// Returns this memory as words that are `times` as long.
     pub(super) fn widened(self, times: usize) -> Self {
         Self {
             bytes: self.bytes * times,
@@ -98,8 +98,8 @@ impl Words {
 /// The size of the longest words in bytes.
 const LONGEST: usize = 16;
 
-/// Returns the number of elements in the longest word that all operands allow. The number of
-/// elements divides all of `numbers`, and the word is aligned in the memory of all operands.
+/// Returns the number of elements in the longest word that all operands allow. This number divides
+/// all `numbers`. The word is aligned in the memory of all operands.
 pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> + Clone) -> usize {
     let mut times = LONGEST / operands[0].bytes;
     let fits = |times: usize| {
@@ -112,13 +112,13 @@ pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> 
     times.max(1)
 }
 
-/// Copies from `from` to `to`. `walk` goes over the elements to read and the elements to write.
+/// Copies elements of `from` to `to`. `walk` visits the indices to read and the indices to write.
 ///
 /// # Safety
 ///
-/// The walk must stay within the memory of both operands, and reach no element of `to` twice. No
-/// other pending work may write these elements. The array of `from` must be among the operands of
-/// `order`.
+/// The walk must stay within the memory of both operands, and visit each element of `to` at most
+/// once. No other pending work may write the visited elements of `to`. The array of `from` must be
+/// among the operands of `order`.
 #[track_caller]
 pub(super) unsafe fn copy(
     order: CudaOrder<'_>,
@@ -133,8 +133,8 @@ pub(super) unsafe fn copy(
     if count == 1 || walk.axes().eq([(count, [1, 1])]) {
         let [first, target] = walk.first();
         let bytes = (count * from.bytes) as u64;
-        // SAFETY: `from` and `to` have `count` contiguous elements from these indices on, by this
-        // function's contract.
+        // SAFETY: by this function's contract, the walk stays within both memories. It is one
+        // contiguous range of `count` elements.
         let copy = |stream| unsafe { order.gpu.copy(stream, from.at(first), to.at(target), bytes) };
         return order.queue(copy);
     }
@@ -144,7 +144,7 @@ pub(super) unsafe fn copy(
     }
 }
 
-/// Copies as [`copy`] does, with a thread for each word.
+/// Copies like [`copy`], with a thread for each word.
 #[track_caller]
 fn copy_words(order: CudaOrder<'_>, from: Words, to: Words, walk: &Walk<2>) -> Result<()> {
     let (length, steps) = walk.row();
@@ -191,7 +191,7 @@ fn coarser<const K: usize>(walk: &Walk<K>, times: usize) -> Walk<K> {
     Walk::over(walk.first().map(|first| first / times), axes)
 }
 
-/// Returns the type name in kernels of a word of `bytes` bytes.
+/// Returns the CUDA C++ type of a word of `bytes` bytes.
 pub(super) fn word_of(bytes: usize) -> &'static str {
     match bytes {
         1 => "u8",
@@ -212,7 +212,8 @@ pub(super) struct WordKernel {
 }
 
 impl WordKernel {
-    /// Returns the kernel of `K` that `source` generates for this numbering and word size.
+    /// Returns the kernel that `source` generates for this numbering and word size. `K` identifies
+    /// the kernel.
     pub(super) fn of<K: 'static>(
         numbering: Numbering,
         bytes: usize,
@@ -240,7 +241,7 @@ impl WordKernel {
 
 /// Returns the lowest seven bits of the form of a kernel over words of `bytes` bytes.
 pub(super) fn form_of(numbering: Numbering, bytes: usize) -> u32 {
-    // Above the bits of the numbering.
+    // The word size is above the bits of the numbering.
     numbering.form() | bytes.trailing_zeros() << 4
 }
 
@@ -257,7 +258,7 @@ pub(super) fn source(name: &str, numbering: Numbering, bytes: usize, text: &str)
 /// contiguous along the other axis.
 #[derive(Debug)]
 struct Tiles {
-    /// The walk over the other axes.
+    /// The walk over the axes that the tiles do not divide.
     outer: Walk<2>,
     across: (usize, [isize; 2]),
     along: (usize, [isize; 2]),
@@ -265,8 +266,8 @@ struct Tiles {
     side: usize,
 }
 
-/// Returns the length of a tile's side, in words. Even for short words, a side has whole sectors of
-/// memory.
+/// Returns the length of a tile's side, in words. A side has whole memory sectors, even for short
+/// words.
 fn side_of(bytes: usize) -> usize {
     if bytes < 4 { 64 } else { 32 }
 }
@@ -280,11 +281,12 @@ fn tiles_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("a transposing copy", numbering, bytes, &text)
 }
 
-/// The minimum length of a line, in words, for which tiles are faster.
+/// The minimum length of an axis, in words, for which tiles are faster.
 const SHORT: usize = 8;
 
 impl Tiles {
-    /// Returns the tiles of `walk`, if rows would read only a small part of every sector of memory.
+    /// Returns the tiles of `walk`, if a copy by rows would use only a small part of each memory
+    /// sector.
     fn of(walk: &Walk<2>, bytes: usize) -> Option<Self> {
         let along = walk.row();
         let inner = walk.axes().len() - 1;
@@ -312,7 +314,7 @@ impl Tiles {
     }
 }
 
-/// Copies as [`copy`] does, by tiles.
+/// Copies like [`copy`], by tiles.
 #[track_caller]
 fn copy_tiles(order: CudaOrder<'_>, from: Words, to: Words, tiles: &Tiles) -> Result<()> {
     let numbering = Numbering::of(&tiles.outer, from.limit.max(to.limit).max(tiles.count()));

@@ -1,9 +1,9 @@
 //! Fourier transforms by cuFFT.
 //!
-//! cuFFT reads and writes rows with one stride between elements and one distance between rows. If
-//! an operand has no such layout, or if it would be scaled or overwritten, it is copied. If a
-//! result has no such layout, the transformed rows are written contiguously and then copied. The
-//! work area is a buffer like any other.
+//! cuFFT requires one positive stride between the elements of a row, and one positive distance
+//! between rows. An operand with another layout is copied. An operand is also copied if it must be
+//! scaled, or if cuFFT would overwrite it. If a result has another layout, the transforms are
+//! written contiguously and then copied. The work area of cuFFT is an ordinary buffer.
 
 use std::iter;
 
@@ -27,7 +27,7 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 use cachescope_fft::Direction;
 
-/// Returns the transforms of the complex numbers of `x` along its axis `at`. They are multiplied by
+/// Returns the transforms of the complex elements of `x` along the axis `at`, multiplied by
 /// `factor`.
 #[track_caller]
 pub(in crate::ops) fn transformed(
@@ -54,7 +54,7 @@ pub(in crate::ops) fn transformed(
     transform.run_rows(order, rows.operand(), shape)
 }
 
-/// Returns the transforms of the matrices of `x` along both axes, times `factor`.
+/// Returns the two-dimensional transforms of the matrices of `x`, multiplied by `factor`.
 #[track_caller]
 pub(in crate::ops) fn transformed_planes(
     order: CudaOrder<'_>,
@@ -78,8 +78,8 @@ pub(in crate::ops) fn transformed_planes(
     Ok(planes)
 }
 
-/// Returns the spectra of the real numbers along the axis `at` of `x`, as an array of `shape`. It
-/// has the first half of each spectrum.
+/// Returns the spectra of the real elements of `x` along the axis `at`. The result has `shape`, and
+/// contains the first half of each spectrum.
 #[track_caller]
 pub(in crate::ops) fn spectra_of(
     order: CudaOrder<'_>,
@@ -97,9 +97,9 @@ pub(in crate::ops) fn spectra_of(
     transform.run_rows(order, rows.operand(), shape)
 }
 
-/// Returns an array of `shape`: the real numbers whose spectra begin with the numbers along the
-/// axis `at` of `x`. The results are multiplied by `factor`. cuFFT overwrites its input, which is a
-/// copy of `x`.
+/// Returns the inverse transforms of half spectra: an array of `shape`, of real numbers. The
+/// elements of `x` along the axis `at` are the first half of each spectrum. The results are
+/// multiplied by `factor`. cuFFT overwrites its input, so the input is a copy of `x`.
 #[track_caller]
 pub(in crate::ops) fn reals_of(
     order: CudaOrder<'_>,
@@ -125,7 +125,7 @@ struct Transform {
 }
 
 impl Transform {
-    /// Returns the transform of elements of `dtype`.
+    /// Returns the transform of elements of `dtype` along the axis `at`.
     fn new(kind: FftKind, dtype: DType, direction: Direction, at: usize) -> Self {
         Self {
             kind,
@@ -135,7 +135,7 @@ impl Transform {
         }
     }
 
-    /// Returns the type of the results.
+    /// Returns the element type of the results.
     fn output(&self) -> DType {
         match (self.kind, self.is_wide) {
             (FftKind::Inverse, false) => DType::F32,
@@ -145,9 +145,9 @@ impl Transform {
         }
     }
 
-    /// Returns the plan that transforms the rows of `from` to the rows of `to`. Their shapes differ
-    /// at most in the length of the axis. Returns `None` if the rows of either have no constant
-    /// stride and distance.
+    /// Returns the plan that transforms the rows of `from` to the rows of `to`. The shapes of both
+    /// layouts are equal except along the transform axis. Returns `None` if a stride is not
+    /// positive, or if a distance between rows is not constant and positive.
     fn plan(&self, from: &Layout, to: &Layout) -> Option<FftPlan> {
         let others = pairs(from, to).enumerate();
         let others = others.filter(|&(axis, _)| axis != self.at);
@@ -177,16 +177,16 @@ impl Transform {
         })
     }
 
-    /// Returns the plan for the elements of `x`, or `None` if cuFFT cannot read them in place. Real
-    /// elements must be aligned as complex numbers too.
+    /// Returns the plan that reads the elements of `x` in place. Returns `None` if cuFFT cannot
+    /// read `x` in place. Real elements, too, must be aligned to the size of a complex number.
     fn plan_for(&self, x: Operand<'_>, to: &Layout) -> Option<FftPlan> {
         let pair_bytes = if self.is_wide { 16 } else { 8 };
         let is_aligned = address_of(x).0.is_multiple_of(pair_bytes);
         self.plan(x.layout, to).filter(|_| is_aligned)
     }
 
-    /// Returns the plan that transforms the matrices of `from` to the matrices of `to`, which have
-    /// no gaps. Returns `None` if the matrices of `from` have gaps, or if the distance between
+    /// Returns the plan that transforms the matrices of `from` to the contiguous matrices of `to`.
+    /// Returns `None` if the matrices of `from` are not contiguous, or if the distance between
     /// matrices is not constant.
     fn plan_of_planes(&self, from: &Layout, to: &Layout) -> Option<FftPlan> {
         let outer = from.ndim() - 2;
@@ -220,8 +220,8 @@ impl Transform {
         })
     }
 
-    /// Transforms new contiguous rows into an array of `shape`. If the rows of that array have no
-    /// constant stride and distance, the transforms are written contiguously and then copied.
+    /// Transforms new contiguous rows into an array of `shape`. If the distance between rows of the
+    /// result is not constant, writes the transforms contiguously and copies them.
     #[track_caller]
     fn run_rows(&self, order: CudaOrder<'_>, rows: Operand<'_>, shape: &Shape) -> Result<AnyArray> {
         let order = order.touching(&());
@@ -240,7 +240,7 @@ impl Transform {
         copied(order, made.operand(), Copying::All, shape)
     }
 
-    /// Enqueues the transform from one address to the other.
+    /// Enqueues the transform of the elements at `from` to the memory at `to`.
     #[track_caller]
     fn execute(
         &self,
@@ -256,9 +256,9 @@ impl Transform {
             from,
             to,
         };
-        // SAFETY: the plan is for the layouts of the operand, which is read, and of new memory,
-        // which is written. Outside the stream's order, nothing else uses the new memory or the
-        // work area.
+        // SAFETY: the caller made the plan for the layouts of the memory at `from` and at `to`. The
+        // memory at `to` and the work area are new, and only work in the order of the stream uses
+        // them.
         order.queue(|stream| unsafe {
             let workspace = DevicePtr(workspace.address());
             order.gpu.transform(stream, &call, workspace)
@@ -266,8 +266,8 @@ impl Transform {
     }
 }
 
-/// Returns the number of rows, or matrices, along the axes `others` of both layouts, and their
-/// distance in each layout. Returns `None` if the distance is not constant.
+/// Counts the rows or matrices along the axes `others`. Returns the count, and the distance between
+/// neighbours in each layout. Returns `None` if a distance is not constant and positive.
 fn steps(
     from: &Layout,
     to: &Layout,
@@ -282,7 +282,7 @@ fn steps(
     is_one.then_some((count as i64, apart.map(|apart| apart as i64)))
 }
 
-/// Returns the permutation of the axes that makes `at` the last one, and its inverse.
+/// Returns the permutation that moves the axis `at` to the end, and the inverse permutation.
 fn moves(rank: usize, at: usize) -> (SmallVec<[usize; MAX_RANK]>, SmallVec<[usize; MAX_RANK]>) {
     let there = (0..rank).filter(|&axis| axis != at).chain([at]).collect();
     let before = |axis: usize| axis - usize::from(axis > at);
@@ -290,8 +290,8 @@ fn moves(rank: usize, at: usize) -> (SmallVec<[usize; MAX_RANK]>, SmallVec<[usiz
     (there, back.collect())
 }
 
-/// Returns the result of `make` for `x` with the axis `at` moved to the end, and moves the axis
-/// back.
+/// Calls `make` for a view of `x` in which the axis `at` is last. Returns the result with this axis
+/// moved back.
 #[track_caller]
 fn in_rows(
     x: Operand<'_>,
@@ -304,7 +304,7 @@ fn in_rows(
     Ok(made.seen(layout))
 }
 
-/// Returns a copy of the complex numbers of `x`, times `factor`, in row-major order.
+/// Returns a row-major copy of the complex elements of `x`, multiplied by `factor`.
 #[track_caller]
 fn copied_or_scaled(order: CudaOrder<'_>, x: Operand<'_>, factor: Option<f64>) -> Result<AnyArray> {
     let shape = x.layout.shape();
@@ -316,8 +316,8 @@ fn copied_or_scaled(order: CudaOrder<'_>, x: Operand<'_>, factor: Option<f64>) -
     Ok(AnyArray::of_shape(buffer, shape, x.dtype))
 }
 
-/// Returns the expression of the complex numbers of `x` times the real number `factor`. A complex
-/// factor would make NaN of infinities.
+/// Returns the expression that multiplies the complex elements of `x` by the real number `factor`.
+/// A product with a complex factor would turn infinities into NaN.
 #[track_caller]
 fn scaled(x: Operand<'_>, factor: f64) -> Result<ExpressionGraph<'_>> {
     let part = part_of(x.dtype);
@@ -347,9 +347,10 @@ fn real_parts(x: Operand<'_>) -> Result<ExpressionGraph<'_>> {
     Ok(graph)
 }
 
-/// Returns copies of the first halves of the spectra along the last axis of `x`, for rows of
-/// `length` real numbers. The copies are multiplied by `factor`. Missing elements are zero.
-/// Elements that must be real are made real here, because cuFFT does not do this.
+/// Copies the first half of each spectrum along the last axis of `x`. A row of results has `length`
+/// real numbers. The copies are multiplied by `factor`. Elements beyond the end of `x` are zero.
+/// The imaginary part of element 0 is set to zero. If `length` is even, the imaginary part of the
+/// last element is set to zero, too. cuFFT does not clear these imaginary parts.
 #[track_caller]
 fn halves(order: CudaOrder<'_>, x: Operand<'_>, length: usize, factor: f64) -> Result<AnyArray> {
     let (last, half) = (x.layout.ndim() - 1, length / 2 + 1);

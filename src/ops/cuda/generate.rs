@@ -16,7 +16,7 @@ struct Generate<F>(PhantomData<F>);
 
 const TEXT: &str = include_str!("generated.cuh");
 
-/// The number of elements that a thread of most kernels computes at once.
+/// The number of elements that a thread computes at once in most kernels.
 const TOGETHER: usize = 4;
 
 /// The type-erased description of a [`Fill`] of elements of one type.
@@ -27,7 +27,7 @@ pub(in crate::ops) struct FillKernels {
     name: &'static str,
     /// See [`Fill::CUDA`].
     text: &'static [&'static str],
-    /// A function that returns the key for the number of a type.
+    /// A function from the discriminant of an element type to the key.
     key: fn(u32) -> KernelKey,
 }
 

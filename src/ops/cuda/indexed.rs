@@ -1,8 +1,8 @@
-//! Reading and marking at indices from an array on the device.
+//! Selection and one-hot encoding by indices from an array on the device.
 //!
 //! Only the kernel checks the indices. If an index is out of range, the kernel reports it, and the
-//! next call that synchronises returns the error. The result for the index is zero. Rows that are
-//! not a distribution to draw indices from are reported in this way, too.
+//! result for the index is zero. The next call that synchronises returns the error. If indices are
+//! drawn from a row that is not a distribution, the kernel reports the row.
 
 use super::copy::{WordKernel, Words, form_of, source, widening};
 use super::launch::{grid_of, launch};
@@ -16,7 +16,7 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
 impl Axis {
-    /// Appends the axis to the arguments of a kernel, as its `Picked`.
+    /// Appends the axis to the arguments of a kernel, as the kernel's `Picked`.
     pub(super) fn push(self, gpu: &Cuda, arguments: &mut Arguments) {
         let operation = self.operation.number();
         let report = gpu.bad_index_address().0;
@@ -30,8 +30,8 @@ impl Axis {
     }
 }
 
-/// Returns the elements that `indices`, of `i64`, select along the axis `at` of `array`, in a new
-/// array of `shape`.
+/// Returns a new array of `shape` with the elements of `array` that `indices` select along the axis
+/// `at`. The indices are `i64`.
 #[track_caller]
 pub(in crate::ops) fn picked(
     order: CudaOrder<'_>,
@@ -59,7 +59,7 @@ pub(in crate::ops) fn picked(
         numbering.push(&mut arguments, &walk);
         axis.push(order.gpu, &mut arguments);
         arguments.push(walk.count() as u64);
-        // The walk reaches index 0 of the axis. The kernel adds the offsets of the indices.
+        // The walk visits index 0 of the indexed axis. The kernel adds the offset of each index.
         let kernel = WordKernel::of::<Picked>(numbering, from.bytes, pick_source);
         kernel.launch(order, grid(walk.count()), &arguments)
     })
@@ -73,7 +73,7 @@ fn pick_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("picking by indices", numbering, bytes, &text)
 }
 
-/// Returns the number of elements in a word, if rows with one index each are copied.
+/// Returns the number of elements of a word. It is above 1 if each index selects a whole row.
 fn whole_words(from: Words, to: Words, axis: Axis, walk: &Walk<2>) -> usize {
     let (length, steps) = walk.row();
     if steps != [1, 0] {
@@ -107,10 +107,10 @@ fn in_words(axis: Axis, walk: &Walk<2>, times: usize) -> (Axis, Walk<2>) {
     (axis, Walk::over([first / times, index_first], axes))
 }
 
-/// Returns the one-hot encoding of the classes in `array`: a new array of `shape`, whose last axis
-/// has one element for each class. The row of a class is zeros with a one at the index of the
-/// class. The row of an invalid class is zeros. The elements have the type `dtype`, in which the
-/// bits of a one are `one`.
+/// Returns the one-hot encoding of the classes in `array`, as a new array of `shape`. The last axis
+/// of `shape` has one element for each class. A row is zero, except for a one at the index of its
+/// class. The row of an invalid class is zero. The elements have the type `dtype`. `one` has the
+/// bits of 1 in this type.
 #[track_caller]
 pub(in crate::ops) fn marked(
     order: CudaOrder<'_>,
@@ -138,7 +138,7 @@ pub(in crate::ops) fn marked(
         };
         axis.push(order.gpu, &mut arguments);
         arguments.push(output.limit as u64);
-        // The type of the classes is above the bits of the words.
+        // The bits of the class type are above the bits of the word size.
         let form = form_of(numbering, output.bytes) | (array.dtype as u32) << 7;
         let source = || mark_source(numbering, output.bytes, array.dtype);
         let key = KernelKey::of::<Marked>(form);
@@ -157,9 +157,10 @@ fn mark_source(numbering: Numbering, bytes: usize, label: DType) -> KernelSource
     source(&format!("one_hot of {label}"), numbering, bytes, &text)
 }
 
-/// Returns, in a new array, the indices that were drawn from rows. `drawn` has the shape [..,
+/// Returns a copy of `drawn`, the indices that were drawn from rows. `drawn` has the shape [..,
 /// number of draws]. `faults` has one number for each row. If the number is not 0, the kernel
-/// reports the row, and the row's indices are 0. Both arrays are contiguous, and of `i64`.
+/// reports the row, and the row's indices are 0 in the copy. Both arrays are contiguous, and of
+/// `i64`.
 #[track_caller]
 pub(in crate::ops) fn reported(
     order: CudaOrder<'_>,

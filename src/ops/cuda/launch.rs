@@ -12,16 +12,16 @@ const MOST_BLOCKS: u32 = i32::MAX as u32;
 
 /// Enqueues a kernel in `order`. `source` is called only if the kernel has not been compiled yet.
 ///
-/// The arguments are plain data with memory addresses, not handles. No kernel stores handles,
-/// because a handle would keep the block from being reused. The kernel may rely on three things.
-/// First, the memory under the addresses stays reserved. A segment is released only when the
-/// streams that used its blocks are done. Second, the operands were written before, and nothing
-/// else writes to them meanwhile. The stream of the kernel is ordered after the other streams that
-/// use its operands. Third, the next use of the memory is ordered after the kernel.
+/// The arguments contain memory addresses, not handles. A handle would prevent the reuse of its
+/// block. The kernel may rely on three guarantees. First, the memory at the addresses stays
+/// reserved. A segment is released only when the streams that used its blocks are done. Second, the
+/// operands were written before, and nothing else writes to them while the kernel runs. The stream
+/// of the kernel is ordered after the other streams that use its operands. Third, the next use of
+/// the memory is ordered after the kernel.
 ///
-/// Architecture invariant: each caller writes the source and the arguments side by side. So the
-/// source and the arguments agree in number, size and meaning. The caller takes the addresses from
-/// arrays whose layouts bound every index that the source computes.
+/// Architecture invariant: each caller defines the source and the arguments together, so that they
+/// agree in number, size and meaning. The caller takes the addresses from arrays. The layouts of
+/// these arrays bound every index that the source computes.
 #[track_caller]
 pub(super) fn launch(
     order: CudaOrder<'_>,
@@ -31,15 +31,14 @@ pub(super) fn launch(
     arguments: &Arguments,
 ) -> Result<()> {
     let kernel = order.gpu.kernel(key, source)?;
-    // SAFETY: by the invariant above, the arguments are the ones that the source expects. By the
-    // invariant, too, the source's indices are within the arrays that the addresses belong to. The
-    // memory is alive, and used in the order of the stream.
+    // SAFETY: by the invariant of this function, the arguments match the source, and all indices
+    // are within the arrays. The memory is reserved, and `order` orders its uses.
     order.queue(|stream| unsafe { order.gpu.launch(stream, kernel, grid, arguments) })
 }
 
-/// Returns a grid of one dimension for `count` items, with a thread for each item. If a grid has
-/// too few threads, they loop over the items, with the size of the grid as the stride. On an H200,
-/// loops of 32 blocks for each multiprocessor took 5 % longer. `count` must not be 0.
+/// Returns a one-dimensional grid for `count` items, with one thread per item. If CUDA cannot
+/// launch this number of blocks, the threads run a grid-stride loop. On an H200, grid-stride loops
+/// with 32 blocks per multiprocessor took 5 % longer. `count` must not be 0.
 pub(super) fn grid_of(count: usize) -> Grid {
     let wanted = count.div_ceil(THREADS as usize);
     Grid {

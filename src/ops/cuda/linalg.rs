@@ -1,9 +1,9 @@
 //! Factorizations by cuSOLVER, which stores matrices in column-major order.
 //!
-//! The rows of a matrix are the columns of its transpose. If the transpose has the same factors in
-//! other positions, the operand is copied as it is. The results are then in the right order.
-//! Otherwise the copy is transposed. cuSOLVER processes one matrix per call. Its workspace is a
-//! buffer like any other.
+//! To cuSOLVER, a row-major matrix is its transpose. If the factors of the transpose yield the
+//! factors of the matrix, the operand is copied without a transposition. The results are then in
+//! row-major order. Otherwise, the copy is transposed. cuSOLVER processes one matrix per call. Its
+//! workspace is an ordinary buffer.
 
 use std::iter;
 
@@ -27,8 +27,8 @@ use crate::ops::order::CudaOrder;
 use crate::ops::select;
 use cachescope_kernels::reduce::Any;
 
-/// Copies of matrices of `f32` or `f64` that cuSOLVER overwrites. The rows and columns are as
-/// cuSOLVER sees them.
+/// Copies of matrices of `f32` or `f64` that cuSOLVER overwrites. `rows` and `columns` describe the
+/// matrices in column-major order.
 struct MatrixCopies<'a> {
     workspace: Workspace<'a>,
     array: AnyArray,
@@ -38,7 +38,7 @@ struct MatrixCopies<'a> {
 }
 
 impl<'a> MatrixCopies<'a> {
-    /// Copies `array`. cuSOLVER sees the transposed matrices in the copy.
+    /// Copies `array`. In column-major order, the copy has the transposed matrices.
     #[track_caller]
     fn transposed(order: CudaOrder<'a>, operation: &str, array: Operand<'_>) -> Result<Self> {
         let shape = array.layout.shape();
@@ -54,7 +54,7 @@ impl<'a> MatrixCopies<'a> {
         })
     }
 
-    /// Copies the transposed `array`. cuSOLVER sees the matrices of `array` in the copy.
+    /// Copies the transposed `array`. In column-major order, the copy has the matrices of `array`.
     #[track_caller]
     fn as_they_are(order: CudaOrder<'a>, operation: &str, array: Operand<'_>) -> Result<Self> {
         let transposed = array.layout.swap_axes(-2, -1)?;
@@ -66,29 +66,27 @@ impl<'a> MatrixCopies<'a> {
         self.rows as usize * self.columns as usize
     }
 
-    /// Returns the size of an element in bytes.
     fn element_bytes(&self) -> usize {
         self.array.dtype.size_bytes()
     }
 
-    /// Allocates memory for `length` elements, for all matrices together.
     #[track_caller]
     fn scratch(&self, length: i32) -> Result<Buffer> {
         (self.workspace).allocate(length as usize, self.element_bytes())
     }
 
-    /// Returns the address of part `number` of the elements at `address`, in parts of `length`.
+    /// Returns the address of part `number` of the elements at `address`. Each part has `length`
+    /// elements.
     fn part(&self, address: DevicePtr, number: usize, length: usize) -> DevicePtr {
         part(address, number, length * self.element_bytes())
     }
 
-    /// Returns the address of the matrix `number`.
     fn matrix(&self, number: usize) -> DevicePtr {
         self.part(address_of(self.array.operand()), number, self.size())
     }
 
-    /// Factorizes all matrices, each in its first `columns` columns. `kind` maps the number of a
-    /// matrix to its factorization.
+    /// Factorizes the first `columns` columns of each matrix. `kind` maps the index of a matrix to
+    /// its factorization.
     #[track_caller]
     fn factorize(
         &self,
@@ -105,22 +103,22 @@ impl<'a> MatrixCopies<'a> {
             kind: kind(number),
             info: part(info, number, INTEGER_BYTES),
         };
-        // SAFETY: only lengths are read.
+        // SAFETY: the call reads only lengths.
         let length =
             order.queue(|stream| unsafe { order.gpu.solver_workspace(stream, &call(0)) })?;
         let workspace = self.workspace.allocate(length, self.element_bytes())?;
         let place = (DevicePtr(workspace.address()), length);
         for number in 0..self.count {
             let call = call(number);
-            // SAFETY: the matrices, the workspace and the memory that `kind` names are new memory
-            // of the lengths in the call. Outside the stream's order, nothing else uses this
-            // memory.
+            // SAFETY: the matrices, the workspace and the memory in `kind` are new, and have the
+            // lengths in the call. Only work in the order of the stream uses this memory.
             order.queue(|stream| unsafe { order.gpu.factorize(stream, &call, place) })?;
         }
         Ok(())
     }
 
-    /// Returns a new array of statuses. `write` enqueues the writes of the statuses.
+    /// Returns a new array with a status for each matrix. `write` must enqueue writes of all
+    /// statuses.
     #[track_caller]
     fn statuses(&self, write: impl FnOnce(DevicePtr) -> Result<()>) -> Result<Array<i32>> {
         let (device, shape) = (self.workspace.order.device, self.count.into());
@@ -130,13 +128,13 @@ impl<'a> MatrixCopies<'a> {
         Ok(statuses?.into_array())
     }
 
-    /// Computes the LU factors of all matrices, and returns their pivots, a row for each matrix,
-    /// and statuses. The factors of a matrix with a NaN are NaN throughout.
+    /// Replaces all matrices by their LU factors. Returns the pivots, with a row for each matrix,
+    /// and the statuses. If a matrix has a NaN, all elements of its factors are NaN.
     #[track_caller]
     fn lu(&self) -> Result<(Array<i32>, Array<i32>)> {
         let order = self.workspace.order.touching(&());
         let n = self.columns as usize;
-        // cuSOLVER loses a NaN: on an H200, the determinant of [[NaN, 1], [1, 2]] was -1.
+        // cuSOLVER may lose a NaN: on an H200, the determinant of [[NaN, 1], [1, 2]] was -1.
         let have_nan = have_nan(order, &self.array, 2, true)?;
         let shape = Shape::from([self.count, n]);
         let mut status = None;
@@ -164,16 +162,16 @@ impl<'a> MatrixCopies<'a> {
     }
 }
 
-/// The bytes of a pivot, and of a status.
+/// The size of a pivot or of a status, in bytes.
 const INTEGER_BYTES: usize = size_of::<i32>();
 
-/// Returns the address of part `number` of memory at `address`, in parts of `bytes` bytes.
+/// Returns the address of part `number` of the memory at `address`. Each part has `bytes` bytes.
 fn part(address: DevicePtr, number: usize, bytes: usize) -> DevicePtr {
     address.offset((number * bytes) as u64)
 }
 
-/// Returns flags for new floats. A flag is true if a float along the last `count` axes is NaN. If
-/// `keeps`, the result has these axes with a length of 1, otherwise it does not have them.
+/// Returns whether any float along the last `count` axes of `array` is NaN. If `keeps`, these axes
+/// have length 1 in the result. Otherwise, the result does not have these axes.
 #[track_caller]
 fn have_nan(
     order: CudaOrder<'_>,
@@ -190,13 +188,13 @@ fn have_nan(
     Ok(Array::of_shape(flags, &plan.outputs))
 }
 
-/// Returns the first `count` indices of the last axis but one.
+/// Returns the layout of the first `count` rows of each matrix.
 #[track_caller]
 fn first_rows(layout: &Layout, count: usize) -> Result<Layout> {
     layout.part(layout.ndim() - 2, 0..count, 1)
 }
 
-/// Returns a copy of the array with the axes of its matrices exchanged.
+/// Returns a copy of `array` with its matrices transposed.
 #[track_caller]
 fn turned(order: CudaOrder<'_>, array: Operand<'_>) -> Result<AnyArray> {
     let turned = array.layout.swap_axes(-2, -1)?;
@@ -208,8 +206,8 @@ fn turned(order: CudaOrder<'_>, array: Operand<'_>) -> Result<AnyArray> {
     )
 }
 
-/// Returns the solutions of equations `a x = right`. The axes before the last two are equal in both
-/// arrays.
+/// Returns the solutions `x` of the equations `a x = right`, and a status for each matrix. The axes
+/// before the last two are equal in both arrays.
 #[track_caller]
 pub(in crate::ops) fn solved(
     order: CudaOrder<'_>,
@@ -221,7 +219,7 @@ pub(in crate::ops) fn solved(
     let (pivots, status) = matrices.lu()?;
     let n = matrices.columns as usize;
     let pivots_at = address_of((&pivots).into());
-    // The status of a solution has no information.
+    // The statuses of the solve step have no information.
     matrices.statuses(|info| {
         matrices.factorize(matrices.columns, info, |number| Factorization::Solve {
             pivots: part(pivots_at, number, n * INTEGER_BYTES),
@@ -236,7 +234,7 @@ pub(in crate::ops) fn solved(
     Ok((solutions, status))
 }
 
-/// Returns the inverses of the matrices of `a`.
+/// Returns the inverses of the matrices of `a`, and a status for each matrix.
 #[track_caller]
 pub(in crate::ops) fn inverted(
     order: CudaOrder<'_>,
@@ -259,8 +257,8 @@ fn identity(order: CudaOrder<'_>, a: Operand<'_>) -> Result<AnyArray> {
     on_diagonal(order, ones.operand(), 0, &[n, n].into())
 }
 
-/// Returns the LU factors of the transposed matrices of `a`, and their pivots, a row for each
-/// matrix. The factors of a matrix with a NaN are NaN throughout.
+/// Returns the transposed LU factors of the matrices of `a`, and the pivots, with a row for each
+/// matrix. If a matrix has a NaN, all elements of its factors are NaN.
 #[track_caller]
 pub(in crate::ops) fn lu_factors(
     order: CudaOrder<'_>,
@@ -271,8 +269,9 @@ pub(in crate::ops) fn lu_factors(
     Ok((matrices.array, pivots))
 }
 
-/// Returns the lower Cholesky factors of the matrices of `a`: the transposed upper factors of the
-/// transposed matrices.
+/// Returns the lower Cholesky factors of the matrices of `a`, and a status for each matrix.
+/// cuSOLVER computes upper factors in column-major order, which are lower factors in row-major
+/// order.
 #[track_caller]
 pub(in crate::ops) fn cholesky_factors(
     order: CudaOrder<'_>,
@@ -280,7 +279,8 @@ pub(in crate::ops) fn cholesky_factors(
 ) -> Result<(AnyArray, Array<i32>)> {
     let matrices = MatrixCopies::transposed(order, "cholesky", a)?;
     let order = order.touching(&());
-    // cuSOLVER reports no NaN. If a row has a NaN, the leading minor that ends at this row is NaN.
+    // cuSOLVER does not report a NaN. If a row has a NaN, the leading minor that ends at this row
+    // is NaN.
     let lower = triangular(order, matrices.array.operand(), Triangle::Lower, 0)?;
     let rows = have_nan(order, &lower, 1, false)?;
     let rows = rows.reshape([matrices.count, matrices.columns as usize])?;
@@ -294,7 +294,7 @@ pub(in crate::ops) fn cholesky_factors(
     Ok((lower, status))
 }
 
-/// Returns the orthonormal columns and the upper triangles of the matrices of `a`.
+/// Returns the QR factors of the matrices of `a`: orthonormal columns, and upper triangles.
 #[track_caller]
 pub(in crate::ops) fn qr_factors(order: CudaOrder<'_>, a: Operand<'_>) -> Result<[AnyArray; 2]> {
     let matrices = MatrixCopies::as_they_are(order, "qr", a)?;
@@ -307,7 +307,7 @@ pub(in crate::ops) fn qr_factors(order: CudaOrder<'_>, a: Operand<'_>) -> Result
         })
     })?;
     let factored = matrices.array.operand();
-    // The upper triangle, before the reflections overwrite it.
+    // The upper triangle is copied before the reflections overwrite it.
     let upper = first_rows(&factored.layout.swap_axes(-2, -1)?, size as usize)?;
     let upper = factored.viewed(&upper);
     let r = triangular(order.touching(&()), upper, Triangle::Upper, 0)?;
@@ -321,9 +321,9 @@ pub(in crate::ops) fn qr_factors(order: CudaOrder<'_>, a: Operand<'_>) -> Result
     Ok([q, r])
 }
 
-/// Returns the singular values of the matrices of `a` as arrays of these shapes. If the vectors are
-/// `wanted`, returns them too. cuSOLVER requires at least as many rows as columns, so a wide matrix
-/// is transposed first.
+/// Returns the singular values of the matrices of `a`, and a status for each matrix. If `wanted`,
+/// also returns the singular vectors. The three shapes are the shapes of the results. cuSOLVER
+/// requires at least as many rows as columns, so that wide matrices are transposed.
 #[track_caller]
 pub(in crate::ops) fn singular_values(
     order: CudaOrder<'_>,
@@ -340,7 +340,8 @@ pub(in crate::ops) fn singular_values(
         false => MatrixCopies::as_they_are(order, "svd", a)?,
     };
     let k = m.min(n);
-    // The columns of the left vectors of `a`, or of its transpose. The latter are the rows of `vt`.
+    // The shapes of the left and right vectors that cuSOLVER writes. For transposed matrices, the
+    // left vectors are the rows of `vt`.
     let (left, right) = match is_wide {
         true => (*of_vt, *of_u),
         false => (swapped(of_u), swapped(of_vt)),
@@ -366,7 +367,7 @@ pub(in crate::ops) fn singular_values(
     Ok(((values, vectors), status))
 }
 
-/// Returns the shape with the axes of its matrices exchanged.
+/// Returns `shape` with the axes of its matrices exchanged.
 fn swapped(shape: &Shape) -> Shape {
     let (rank, dims) = (shape.ndim(), shape.dims());
     shape
@@ -374,8 +375,9 @@ fn swapped(shape: &Shape) -> Shape {
         .with(rank - 1, dims[rank - 2])
 }
 
-/// Returns the singular values of the matrices. Also returns arrays of these shapes with the
-/// columns of the left and of the transposed right vectors.
+/// Returns the singular values of `matrices`, as an array of `of_values`. If `of_vectors` has
+/// shapes, also returns arrays of these shapes. They contain the columns of the left vectors and of
+/// the transposed right vectors.
 #[track_caller]
 fn svd_into(
     matrices: &MatrixCopies<'_>,
@@ -409,8 +411,9 @@ fn svd_into(
     Ok((values, vectors))
 }
 
-/// Returns the eigenvalues of the symmetric matrices of `a`, and the eigenvectors if they are
-/// `wanted`. The lower triangles are the upper triangles of the transposed matrices.
+/// Returns the eigenvalues of the symmetric matrices of `a`, and a status for each matrix. If
+/// `wanted`, also returns the eigenvectors. cuSOLVER reads the upper triangles in column-major
+/// order, which are the lower triangles of `a`.
 #[track_caller]
 pub(in crate::ops) fn eigenvalues(
     order: CudaOrder<'_>,

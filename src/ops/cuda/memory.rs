@@ -17,15 +17,15 @@ pub(super) struct Output {
 }
 
 /// Returns the address of the first element of `array`. If `array` has no elements, the address may
-/// be any number.
+/// be invalid.
 pub(super) fn address_of(array: Operand<'_>) -> DevicePtr {
     let first = array.layout.offset();
     let bytes = first.wrapping_mul(array.dtype.size_bytes());
     DevicePtr(array.buffer.address().wrapping_add(bytes as u64))
 }
 
-/// Returns a new array of `shape` on `device`. `write` must launch work that writes all elements,
-/// on the thread's current stream. `write` is not called for an array without elements.
+/// Returns a new array of `shape` on `device`. `write` must enqueue writes of all elements on the
+/// thread's current stream. `write` is not called for an array without elements.
 #[track_caller]
 pub(super) fn computed(
     device: &Device,
@@ -36,7 +36,7 @@ pub(super) fn computed(
     laid_out(device, dtype, Layout::contiguous(shape)?, write)
 }
 
-/// Returns a new array like [`computed`], with `layout`, which is dense from index 0.
+/// Returns a new array like [`computed`], but of `layout`, which must be dense from index 0.
 #[track_caller]
 pub(super) fn laid_out(
     device: &Device,
@@ -56,13 +56,12 @@ pub(super) fn laid_out(
     })
 }
 
-/// Returns a new array of zeros.
 #[track_caller]
 pub(super) fn zeros(order: CudaOrder<'_>, dtype: DType, shape: &Shape) -> Result<AnyArray> {
     let order = order.touching(&());
     computed(order.device, dtype, shape, |output| {
         let bytes = (output.count * dtype.size_bytes()) as u64;
-        // SAFETY: these are the bytes of a new array, which nothing else uses.
+        // SAFETY: the new array has `bytes` bytes, and nothing else uses it.
         order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })
     })
 }
@@ -83,14 +82,14 @@ pub(super) fn allocate_for(
     Ok((buffer, output))
 }
 
-/// Allocates memory that kernels write to. All memory of this kind is allocated here, so that a
-/// graph pins the memory that it uses.
+/// Allocates memory that kernels write to. This module allocates all new memory for kernels, so
+/// that a graph that captures the kernels pins their memory.
 #[track_caller]
 pub(super) fn scratch(device: &Device, size_bytes: usize) -> Result<Buffer> {
     scratch_at(device, size_bytes, Location::caller())
 }
 
-/// Allocates memory like [`scratch`], for a `call_site` that `track_caller` cannot see.
+/// Allocates memory like [`scratch`], for an explicit call site.
 #[track_caller]
 pub(super) fn scratch_at(
     device: &Device,

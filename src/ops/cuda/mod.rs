@@ -1,18 +1,17 @@
 //! The execution of expressions by CUDA devices.
 //!
-//! A kernel is CUDA C++ that is generated from the type of an expression. Its source has three
-//! parts: the prelude, the expression as a function of the number of an element
-//! ([`Program`](program::Program)), and the operation on the elements. A kernel is compiled when it
-//! is first needed.
+//! The source of a kernel is CUDA C++ with three parts: the prelude, the expression as a function
+//! of an element index ([`Program`](program::Program)), and the operation on the elements. A kernel
+//! is compiled before its first launch.
 //!
-//! Architecture invariant: every kernel is launched by [`launch`](launch::launch), and no module
-//! outside of this one launches a kernel.
+//! Architecture invariant: [`launch`](launch::launch) launches every kernel, and only submodules of
+//! this module call it.
 //!
-//! Architecture invariant: no function here is generic over an element type, so that each is
-//! compiled once. Arrays that are read are [`Operand`](crate::ops::expression::tree::Operand)s, new
-//! arrays are [`AnyArray`](crate::array::AnyArray)s. If the source of a kernel depends on the
-//! element type, this type is part of the kernel's key. Only the descriptions of reducers and fills
-//! are made from types, as constants.
+//! Architecture invariant: no function here is generic over an element type, so that each function
+//! is compiled once. Operands are [`Operand`](crate::ops::expression::tree::Operand)s, new arrays
+//! are [`AnyArray`](crate::array::AnyArray)s. If the source of a kernel depends on the element
+//! type, the kernel's key contains this type. Only the constructors of `ReductionKernels` and
+//! `FillKernels` are generic. They are evaluated at compile time.
 
 mod add;
 mod code;

@@ -1,5 +1,4 @@
-//! The beginning of the source of every kernel: the element types, their arithmetic, conversions
-//! and functions.
+//! The prelude of every kernel source: element types, arithmetic, conversions and functions.
 
 use crate::device::cuda::KernelSource;
 
@@ -31,8 +30,8 @@ mod tests {
     use super::source;
     use crate::device::cuda::ptx_of;
 
-    /// Architectures that have the instruction use it; other architectures compute the bits with
-    /// integers.
+    /// If an architecture has the conversion instruction, the conversion uses it. Otherwise,
+    /// integer operations compute the bits.
     #[test]
     fn halves_are_rounded_by_the_hardware_that_can() {
         let text = |of: &str| {

@@ -1,4 +1,4 @@
-//! Arrays that are copies in some regions, and have one value elsewhere.
+//! Arrays that copy an operand in one region, and have a constant value elsewhere.
 
 use super::copy::{WordKernel, Words, copy, source};
 use super::memory::{Output, computed};
@@ -41,7 +41,7 @@ fn pad_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("pad", numbering, bytes, include_str!("pad.cuh"))
 }
 
-/// The position of an array in a padded array, over the fewest axes.
+/// The position of an array in a padded array, over as few axes as possible.
 #[derive(Debug)]
 struct Padding {
     first: usize,
@@ -81,8 +81,8 @@ impl Padding {
         padding
     }
 
-    /// Appends an axis inside the other axes. If the axis has no margins, extends the innermost
-    /// axis instead.
+    /// Appends an innermost axis. If the axis has no margins and the strides fit, merges it with
+    /// the axis outside it.
     fn append(&mut self, axis: Padded) {
         if axis.length == 1 && axis.inside == 1 {
             return;
@@ -103,7 +103,7 @@ impl Padding {
         self.ndim += 1;
     }
 
-    /// Appends the padding to the arguments of a kernel, as its `Frame`.
+    /// Appends the padding to the arguments of a kernel, as the kernel's `Frame`.
     fn push(&self, numbering: Numbering, arguments: &mut Arguments) {
         let none = Padded {
             length: 1,
@@ -135,16 +135,17 @@ pub(in crate::ops) fn on_diagonal(
     let write = |output: Output| {
         let output = Words::new(output, array.dtype);
         let bytes = (output.limit * output.bytes) as u64;
-        // SAFETY: these are the bytes of a new array, which nothing else uses.
+        // SAFETY: `output` is a new array of `bytes` bytes, which nothing else uses.
         order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })?;
-        // SAFETY: the walk is over the array, and over a diagonal with an equal number of elements.
+        // SAFETY: the walk visits the elements of `array`, and as many elements of a diagonal of
+        // `output`. `output` is new, and `queue` orders this copy after the fill.
         unsafe { copy(order, Words::of(array), output, &diagonal) }
     };
     computed(order.device, array.dtype, shape, write)
 }
 
-/// Returns `array`, of two axes or more, with zeros outside a triangle of its last two axes.
-/// Diagonal `k` bounds the triangle.
+/// Returns a copy of `array` with zeros outside a triangle of its last two axes. Diagonal `k`
+/// bounds the triangle. `array` has at least two axes.
 #[track_caller]
 pub(in crate::ops) fn triangular(
     order: CudaOrder<'_>,

@@ -13,11 +13,11 @@ use crate::ops::descriptors::Side;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
-/// The kernels that search, for each type of elements and each number of bits of an index.
+/// The kernels that search, for each element type, numbering and side.
 struct SearchKernel;
 
 /// Returns, for each of `values`, the number of elements of `array` that precede the value. `array`
-/// has one axis and is sorted. Both arrays have one type, whose elements have an order.
+/// has one axis and is sorted. Both arrays have one ordered element type.
 #[track_caller]
 pub(in crate::ops) fn search(
     order: CudaOrder<'_>,

@@ -1,4 +1,4 @@
-//! Evaluating expressions into the memory of arrays.
+//! Evaluation of expressions into the memory of existing arrays.
 
 use smallvec::SmallVec;
 
@@ -11,9 +11,9 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 use crate::ops::order::aliasing::Overwritable;
 
-/// Writes the elements of `graph` over the elements of `target`. The target has the shape of the
-/// graph, and memory that nothing else uses. Each thread reads all elements at an index before it
-/// writes at this index.
+/// Overwrites the elements of `target` with the elements of `graph`, which has an equal shape.
+/// Nothing else may use the memory of `target`. Each thread reads all operands at an index before
+/// it writes at this index.
 #[cfg(any(feature = "fft", feature = "linalg"))]
 #[track_caller]
 pub(super) fn store_onto(
@@ -28,9 +28,9 @@ pub(super) fn store_onto(
     write(order, &Program::onto(graph, target), output)
 }
 
-/// Writes the elements of each result of `graph` over the elements of its target. The targets have
-/// one shape, to which the results broadcast. Each thread reads all elements at an index before it
-/// writes at this index.
+/// Overwrites the elements of each target with the elements of a result of `graph`. The targets
+/// have one shape, to which the results broadcast. Each thread reads all operands at an index
+/// before it writes at this index.
 #[track_caller]
 pub(in crate::ops) fn store(
     order: CudaOrder<'_>,

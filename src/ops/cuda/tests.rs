@@ -1,4 +1,4 @@
-//! Tests of programs and their sources that need no device.
+//! Tests of programs and of kernel sources. They need no device.
 
 use half::{bf16, f16};
 use ndarray::s;
@@ -19,7 +19,7 @@ use crate::ops::complex;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::select;
 
-/// Returns the results of a function without arguments for each ordered element type, as an array.
+/// Calls a function for each ordered element type, and returns an array of the results.
 macro_rules! of_every_ordered {
     ($function:ident) => {
         [
@@ -40,7 +40,7 @@ macro_rules! of_every_ordered {
     };
 }
 
-/// Returns the results of a function without arguments for each complex type, as an array.
+/// Calls a function for each complex type, and returns an array of the results.
 #[cfg(feature = "cuda")]
 macro_rules! of_every_complex {
     ($function:ident) => {
@@ -51,7 +51,7 @@ macro_rules! of_every_complex {
     };
 }
 
-/// Returns the results of a function without arguments for each float type, as an array.
+/// Calls a function for each float type, and returns an array of the results.
 #[cfg(feature = "cuda")]
 macro_rules! of_every_float {
     ($function:ident) => {
@@ -79,8 +79,7 @@ fn text_of<E: Expr>(lazy: &Lazy<E>) -> String {
     text
 }
 
-/// Returns the rank, whether indices are wide, whether packs are read, and the operands that
-/// repeat.
+/// Returns the members of the program's form: `rank`, `is_wide`, `is_packed` and `repeated`.
 #[expect(
     clippy::redundant_closure_for_method_calls,
     reason = "the method is of one lifetime, the closure of any"
@@ -154,7 +153,7 @@ fn other_operands_are_read_by_strides_over_the_fewest_axes() -> Result<()> {
     assert_eq!(form(&x.flip(0)?.lazy()), (2, false, true, 0));
     assert_eq!(form(&x.flip(2)?.lazy()), (2, false, false, 0));
     assert_eq!(form(&x.transpose()?.lazy()), (3, false, false, 0));
-    // In another order of the axes, the elements are contiguous.
+    // In the axis order 1, 2, 0, the elements are contiguous.
     let axes: [usize; MAX_RANK] = [1, 2, 0, 3, 4, 5, 6, 7];
     let lazy = turned.lazy();
     let graph = ExpressionGraph::of(&lazy.expr)?;
@@ -185,9 +184,9 @@ fn arguments_are_the_members_of_the_structure() -> Result<()> {
         row.address(),
         bits_of(3.0f32).low(),
         bits_of(f32::NEG_INFINITY).low(),
-        6, // along the rows
+        6, // the strides along axis 0
         0,
-        6, // along a row: its length, and how to divide by it
+        6, // the length of axis 1, and the constants of the division by it
         u64::from(inverse(6).0),
         u64::from(inverse(6).1),
         1,
@@ -235,7 +234,7 @@ fn values_are_passed_by_their_bits() {
     assert_eq!(bits_of(true).low(), 1);
 }
 
-/// Many expressions as one kernel.
+/// A kernel that computes many expressions.
 #[derive(Default)]
 struct All {
     text: String,
@@ -257,7 +256,7 @@ impl All {
 
     fn source(self, name: &str) -> KernelSource {
         let Self { text, uses, .. } = self;
-        // Each expression reads packs of its own size. A pack of 16 is the largest.
+        // Each expression reads packs of its own size. The largest pack has 16 elements.
         let uses = uses.replace("CS_WIDTH", "16");
         let text = text.replace("T (&out)[CS_WIDTH]", "T (&out)[16]");
         let kernel = "extern \"C\" __global__ void kernel(const void* o, u64* to, u32 i)";
@@ -271,7 +270,7 @@ macro_rules! rows {
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// Appends the rows for elements of any type.
+        /// Adds the functions of elements of any type to `all`.
         fn rows_of_elements<T: Element>(all: &mut All, x: &Array<T>) {
             $(rows! { @element $kind all x $name $arguments })+
         }
@@ -388,7 +387,6 @@ fn of_floats<T: Float>() -> Result<KernelSource> {
     Ok(all.source(T::DTYPE.in_cuda()))
 }
 
-/// Compiles every row of the table, for every type that the row takes.
 #[test]
 fn every_row_compiles_for_every_type() -> Result<()> {
     let (mut truths, x) = (All::default(), Array::<bool>::zeros(16)?);
@@ -414,7 +412,7 @@ fn every_row_compiles_for_every_type() -> Result<()> {
     Ok(())
 }
 
-// `elementwise!` expands to `$crate::__elementwise!`, which has no such path inside this crate.
+// `elementwise!` expands to `$crate::__elementwise!`. Inside this crate, this path does not exist.
 __elementwise! {
     fn real(x: f32, y: f32) -> f32 {
         let third = 1.0 / 3.0 + 0.1;
@@ -458,7 +456,7 @@ __elementwise! {
 
 const YES: bool = true;
 
-/// Compiles functions as users may write them.
+/// Functions that users write with `elementwise!` compile.
 #[test]
 fn written_functions_compile() -> Result<()> {
     let mut all = All::default();

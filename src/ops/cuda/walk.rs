@@ -10,11 +10,11 @@ use crate::device::cuda::{Arguments, Grid};
 /// The ranks that kernels are compiled for. A walk of another rank uses the next larger rank.
 const RANKS: [usize; 5] = [1, 2, 3, 5, 9];
 
-/// The number of words that a thread of most kernels reads before it writes the first.
+/// The number of words that a thread of most kernels reads before its first write.
 const UNROLLED: usize = 4;
 
-/// The numbering of elements in a kernel: the number of axes, and whether numbers need more than 31
-/// bits. Each combination is a form of the kernel.
+/// The index arithmetic of a kernel: the number of axes, and whether indices need more than 31
+/// bits. A kernel is compiled for each combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbering {
     rank: usize,
@@ -22,8 +22,8 @@ pub(super) struct Numbering {
 }
 
 impl Numbering {
-    /// Returns the numbering for walks of up to `rank` axes. All numbers and indices of elements
-    /// are below `limit`.
+    /// Returns the numbering for walks of up to `rank` axes. All positions in a walk and all
+    /// element indices are below `limit`.
     pub(super) fn new(rank: usize, limit: usize) -> Self {
         let rank = RANKS.into_iter().find(|&own| rank <= own);
         Self {
@@ -32,7 +32,7 @@ impl Numbering {
         }
     }
 
-    /// Returns the numbering for one walk over elements that are all below `limit`.
+    /// Returns the numbering for one walk. All element indices are below `limit`.
     pub(super) fn of<const K: usize>(walk: &Walk<K>, limit: usize) -> Self {
         Self::new(walk.axes().len(), limit.max(walk.count()))
     }
@@ -41,13 +41,13 @@ impl Numbering {
         self.rank
     }
 
-    /// Returns the lowest four bits of a form.
+    /// Returns the lowest four bits of a kernel's form.
     pub(super) fn form(self) -> u32 {
         let rank = RANKS.iter().position(|&rank| rank == self.rank);
         rank.unwrap_or_default() as u32 | u32::from(self.wide) << 3
     }
 
-    /// Returns the beginning of the source of a kernel.
+    /// Returns the definitions at the beginning of a kernel's source.
     pub(super) fn text(self) -> String {
         let index = if self.wide { "u64" } else { "u32" };
         let mut text = String::new();
@@ -60,7 +60,7 @@ impl Numbering {
         text + include_str!("walk.cuh")
     }
 
-    /// Appends `walk` to the arguments of a kernel, as its `Walk`.
+    /// Appends `walk` to the arguments of a kernel, as the kernel's `Walk`.
     pub(super) fn push<const K: usize>(self, arguments: &mut Arguments, walk: &Walk<K>) {
         let mut numbers: Vec<u64> = walk.first().map(|first| first as u64).into();
         for _ in walk.axes().len()..self.rank {
@@ -72,7 +72,7 @@ impl Numbering {
         self.push_numbers(arguments, &numbers);
     }
 
-    /// Returns the members of an `Axis`.
+    /// Returns the members of the kernel's structure `Axis`.
     pub(super) fn axis<const K: usize>(self, length: usize, steps: [isize; K]) -> Vec<u64> {
         let (multiplier, shift) = inverse(length);
         let division = [length as u64, multiplier.into(), shift.into()];
@@ -80,12 +80,12 @@ impl Numbering {
         division.into_iter().chain(steps).collect()
     }
 
-    /// Appends a `struct` of `index_t`.
+    /// Appends `numbers` as a structure with members of type `index_t`.
     pub(super) fn push_numbers(self, arguments: &mut Arguments, numbers: &[u64]) {
         if self.wide {
             arguments.push_all(numbers.iter().copied());
         } else {
-            // Strides may be negative. Only their lower half matters.
+            // A stride may be negative. Modulo 2^32, its lower half is sufficient.
             let bytes = numbers
                 .iter()
                 .flat_map(|&number| (number as u32).to_ne_bytes());
@@ -99,8 +99,7 @@ pub(super) fn limit_of(layout: &Layout) -> usize {
     layout.bounds().map_or(0, |(_, highest)| highest + 1)
 }
 
-/// Returns the grid for `count` elements. Each thread reads several elements before it writes the
-/// first.
+/// Returns the grid for `count` elements. Each thread processes [`UNROLLED`] elements.
 pub(super) fn grid(count: usize) -> Grid {
     grid_of(count.div_ceil(UNROLLED))
 }

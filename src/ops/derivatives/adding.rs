@@ -15,9 +15,9 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::aliasing::{Obstacle, Overwritable, Target};
 
-/// Returns the contribution summed over the axes that `layout` lacks or broadcasts. An axis is
-/// broadcast if `layout` repeats an element along it, or has one element where the contribution has
-/// several. A sum has the type of [`DType::computed_in`].
+/// Sums `contribution` over the axes that `layout` lacks or broadcasts. An axis is broadcast if
+/// `layout` repeats an element along it. An axis is also broadcast if `layout` has one element
+/// along it, and `contribution` has several. A sum has the type of [`DType::computed_in`].
 #[track_caller]
 pub(super) fn reduced(contribution: AnyArray, layout: &Layout) -> Result<AnyArray> {
     let lead = contribution.layout.ndim() - layout.ndim();
@@ -39,8 +39,8 @@ pub(super) fn reduced(contribution: AnyArray, layout: &Layout) -> Result<AnyArra
     Ok(summed.seen(Layout::contiguous(&dims)?))
 }
 
-/// Returns the layout of a contribution to `part` with the axes of `whole`; `None` if `part` lacks
-/// elements.
+/// Returns the layout of a contribution to `part` with the axes of `whole`. Returns `None` if the
+/// contribution does not have one element for each element of `whole`.
 pub(super) fn as_whole(contribution: &AnyArray, part: &Layout, whole: &Layout) -> Option<Layout> {
     if contribution.layout.shape() != part.shape() {
         return None;
@@ -101,8 +101,8 @@ pub(super) fn summed(arrays: [&AnyArray; 2], dtype: DType, whole: &Layout) -> Re
     Ok(AnyArray::of_shape(buffer, whole.shape(), dtype))
 }
 
-/// Adds `contribution` to a part of `sum`, as one step of the tape. The result's gradient passes to
-/// `sum` unchanged, and the part's gradient to `contribution`.
+/// Adds `contribution` to a part of `sum`, as one step of the tape. The gradient of the result
+/// passes to `sum` unchanged. The gradient of the part passes to `contribution`.
 #[track_caller]
 pub(super) fn tracked_part(
     sum: AnyArray,
@@ -116,7 +116,7 @@ pub(super) fn tracked_part(
     let to = [of(&sum)?, of(&contribution)?];
     let result = {
         let _paused = Pause::begin();
-        // A second handle on `sum` makes `own` copy it.
+        // `own` copies the array, because `sum` is another handle on the memory.
         added_to_part(own(sum.share(), &whole)?, &contribution, &part)?
     };
     if to == [None, None] {
@@ -149,9 +149,10 @@ pub(super) fn tracked_part(
     })
 }
 
-/// Adds the contribution of each position of `part`, a view of an array of the layout `whole`, to
-/// its element. If an element has several contributions, the sum is in the type of
-/// [`DType::computed_in`], and rounded at the end.
+/// Returns an array of the layout `whole`, in which each element is the sum of its contributions.
+/// `part` is a view of this array, with a position for each element of `contribution`. If an
+/// element has several contributions, they are summed in the type of [`DType::computed_in`]. The
+/// sum is rounded at the end.
 #[track_caller]
 pub(in crate::ops) fn sum_of_windows(
     contribution: AnyArray,
@@ -167,7 +168,7 @@ pub(in crate::ops) fn sum_of_windows(
     with_windows(sum, contribution, part, whole)?.converted(dtype)
 }
 
-/// Like [`sum_of_windows`], but added to `sum`. The result has the type of `sum`.
+/// Adds contributions to `sum`, like [`sum_of_windows`]. The result has the type of `sum`.
 #[track_caller]
 pub(in crate::ops) fn with_windows(
     sum: AnyArray,
@@ -185,8 +186,8 @@ pub(in crate::ops) fn with_windows(
     added_to_part(sum, &contribution, &part)
 }
 
-/// Like [`added`], but to a part of `sum`, the only handle on its memory. Overlapping windows are
-/// added one position at a time.
+/// Adds `contribution` to a part of `sum` in place. `sum` must be the only handle on its memory.
+/// Overlapping windows are added one position at a time.
 #[track_caller]
 pub(super) fn added_to_part(
     sum: AnyArray,
@@ -222,13 +223,13 @@ fn overlapping_axis(part: &Layout) -> usize {
             .any(|other| other != *own && overlap(*own, other))
     };
     let shortest = |axes: &mut dyn Iterator<Item = usize>| axes.min_by_key(|&own| part.dims()[own]);
-    // Three axes may overlap although no two of them do.
+    // Three axes may overlap even if no two of them overlap.
     let axis = shortest(&mut all.clone().filter(overlaps)).or_else(|| shortest(&mut all.clone()));
     axis.expect("several elements have an axis")
 }
 
 /// Writes each result of `graph` to a part of `sum`, the only handle on its memory. The parts are
-/// disjoint, and no tape tracks an operand.
+/// disjoint. No tape tracks an operand.
 #[track_caller]
 pub(in crate::ops) fn store_parts(
     sum: &AnyArray,
@@ -254,8 +255,8 @@ pub(in crate::ops) fn store_parts(
     }
 }
 
-/// Adds `contribution` to the part of `sum` that `layout` selects. Returns `sum` unchanged if it
-/// shares its memory, or `layout` repeats an element.
+/// Adds `contribution` to the part of `sum` that `layout` selects. Returns the unchanged `sum` as
+/// an error if it shares its memory, or if `layout` repeats an element.
 #[track_caller]
 fn store_sum(
     sum: AnyArray,
@@ -277,7 +278,8 @@ fn store_sum(
     Ok(Ok(sum))
 }
 
-/// Returns a separate array with the elements of `sum`.
+/// Returns `sum` if it has the layout `whole`, and no other handle shares its memory. Otherwise,
+/// returns a copy.
 #[track_caller]
 pub(super) fn own(sum: AnyArray, whole: &Layout) -> Result<AnyArray> {
     if sum.layout == *whole && sum.buffer.holders() == 1 {
@@ -286,7 +288,7 @@ pub(super) fn own(sum: AnyArray, whole: &Layout) -> Result<AnyArray> {
     copied(&sum, whole)
 }
 
-/// Copies the elements of `sum` to separate memory.
+/// Copies the elements of `sum` to new memory.
 #[track_caller]
 pub(super) fn copied(sum: &AnyArray, whole: &Layout) -> Result<AnyArray> {
     let operand = sum.operand();
@@ -295,7 +297,7 @@ pub(super) fn copied(sum: &AnyArray, whole: &Layout) -> Result<AnyArray> {
     Ok(AnyArray::of_shape(buffer, whole.shape(), sum.dtype))
 }
 
-/// Returns the sum of one or two operands in `dtype`, to which they are converted.
+/// Returns the expression of the sum of one or two operands, which are converted to `dtype`.
 #[track_caller]
 fn sum_graph<'a>(operands: &[Operand<'a>], dtype: DType) -> Result<ExpressionGraph<'a>> {
     let mut graph = ExpressionGraph::empty();

@@ -11,18 +11,18 @@ use smallvec::SmallVec;
 use super::distinct_parts::DistinctParts;
 use crate::error::Result;
 
-/// The gradients of a step's results, by the number of the result; `None` for a result that nothing
-/// was computed from.
+/// The gradients of a step's results, by result index. A gradient is `None` if nothing was computed
+/// from its result.
 pub(crate) type Upstream = SmallVec<[Option<AnyArray>; 1]>;
 
 /// The function that passes the gradients of a step's results back to the values that the step
 /// read.
 pub(crate) trait Backward {
-    /// Passes gradients back for the last time. Frees the saved values, and `upstream` as soon as
-    /// it was read.
+    /// Passes gradients back for the last time. Frees the saved values. Frees the arrays of
+    /// `upstream` as soon as they have been read.
     fn pass_back(self: Box<Self>, upstream: Upstream, gradients: &mut Gradients) -> Result<()>;
 
-    /// Returns a copy.
+    /// Returns a copy of the function.
     fn share(&self) -> Box<dyn Backward>;
 }
 
@@ -41,27 +41,28 @@ where
 
 pub(crate) struct BackwardStep {
     pub(crate) backward: Box<dyn Backward>,
-    /// The bytes of the arrays that it saves.
+    /// The size of the saved arrays in bytes.
     pub(crate) saved_bytes: u64,
-    /// True if the backward pass records steps that gradients must pass through at once.
+    /// True if the backward pass records steps, and gradients must pass through these steps
+    /// immediately.
     pub(crate) runs_again: bool,
-    /// True if the gradient of a narrow result may be in the type that it is computed in. Such a
-    /// step passes the gradient on, or converts it.
+    /// True if the step takes the unrounded gradient of a narrow result. The step passes the
+    /// gradient on, or converts it.
     pub(crate) takes_unrounded: bool,
-    /// The operation's name if gradients of its gradients are not known: it saved something besides
-    /// its operands and results.
+    /// The operation's name if its gradients have no derivatives. This is the case if the operation
+    /// saved an array other than its operands and results.
     pub(crate) only_once: Option<&'static str>,
 }
 
-/// Gradients by the number of their values, each as an array of its own.
+/// Gradients by the index of their value. Each gradient is a separate array.
 #[derive(Debug)]
 pub(crate) struct Gradients {
     pub(super) sums: HashMap<u32, GradientSum, BuildHasherDefault<NumberHasher>>,
-    /// The values that the present step contributed to, if gradients are checked for NaN.
+    /// The values that the current step contributed to, if gradients are checked for NaN.
     pub(super) touched: Option<Vec<u32>>,
     /// True if a tape tracks the sums, so that nothing is written in place.
     pub(super) are_tracked: bool,
-    /// The buckets that provide memory for some of the gradients.
+    /// The provider of memory for some gradients.
     pub(super) placer: Option<Rc<dyn Placer>>,
 }
 
@@ -72,13 +73,15 @@ pub(crate) struct Gradients {
 #[derive(Debug)]
 pub(super) struct GradientSum {
     pub(super) array: AnyArray,
-    /// The second contribution, which is added when the sum is handed out, or a third one arrives.
+    /// The second contribution. It is added when the sum is taken, or when a third contribution
+    /// follows.
     pub(super) more: Option<AnyArray>,
     /// The parts that were written, if the sum is narrow and no element has two contributions.
     pub(super) parts: Option<DistinctParts>,
 }
 
-/// A hasher of value numbers. A tape counts them up, so that no input can choose colliding numbers.
+/// A hasher of value indices. A tape numbers its values, so that no input can choose colliding
+/// indices.
 #[derive(Debug, Default)]
 pub(super) struct NumberHasher(u64);
 
@@ -89,7 +92,7 @@ impl Hasher for NumberHasher {
 
     #[inline]
     fn write_u32(&mut self, number: u32) {
-        // The golden ratio of 2^64 spreads consecutive numbers over the high bits, too.
+        // The golden ratio of 2^64 spreads consecutive indices over the high bits, too.
         self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
@@ -98,9 +101,9 @@ impl Hasher for NumberHasher {
     }
 }
 
-/// Provider of memory for gradients, so that they are computed at their final address.
+/// A provider of memory for gradients, so that they are computed at their final address.
 pub(crate) trait Placer: fmt::Debug {
-    /// Returns memory for the gradient of the value `value`, of that value's shape. Nothing else
-    /// reads or writes the memory until the gradient is complete.
+    /// Returns memory for the gradient of `value`, with the shape of this value. Nothing else reads
+    /// or writes the memory until the gradient is complete.
     fn place_of(&self, value: u32) -> Result<Option<AnyArray>>;
 }

@@ -1,7 +1,8 @@
-//! The direction that a product of derivatives is computed along, while its function runs.
+//! The direction of a directional derivative, while its function runs.
 //!
 //! The eigenvectors or singular vectors of equal values are not unique. The vectors that are smooth
-//! along a direction are unique, so the factorizations read the change of their matrix here.
+//! along a direction are unique. Therefore the factorizations call `change_of` to get the change of
+//! their matrix.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,17 +19,17 @@ thread_local! {
 #[derive(Debug)]
 struct TrackedDirection {
     first_step: usize,
-    /// The numbers of variables, and the changes of their values.
+    /// The value indices of variables, and the changes of their values.
     changes: Vec<(u32, AnyArray)>,
 }
 
-/// A guard: while it lives, the thread computes along a direction.
+/// A guard of a direction. While the guard lives, the thread computes along the direction.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct DirectionGuard(());
 
 impl DirectionGuard {
-    /// Begins a direction for the tape from `first_step` on. `changes` lists the numbers of its
+    /// Begins a direction for the tape from `first_step` on. `changes` lists the value indices of
     /// variables, and the changes of their values.
     pub(crate) fn begin(first_step: usize, changes: Vec<(u32, AnyArray)>) -> Self {
         let direction = TrackedDirection {
@@ -42,7 +43,7 @@ impl DirectionGuard {
 
 impl Drop for DirectionGuard {
     fn drop(&mut self) {
-        // Dropped outside of the borrow, because a direction holds arrays.
+        // The direction is dropped outside the borrow, because it holds arrays.
         let ended = DIRECTIONS.try_with(|all| all.borrow_mut().pop());
         drop(ended);
     }
@@ -53,8 +54,9 @@ pub(in crate::ops) fn has_direction() -> bool {
     DIRECTIONS.with_borrow(|all| !all.is_empty())
 }
 
-/// Returns the derivative of a tracked array along the direction of this thread, untracked; `None`
-/// if there is none. The steps that compute the derivative are removed from the tape.
+/// Returns the untracked derivative of `array` along the direction of this thread. Returns `None`
+/// if the thread has no direction, or if `array` is not tracked. Removes the steps that compute the
+/// derivative from the tape.
 #[track_caller]
 pub(in crate::ops) fn change_of(array: &AnyArray) -> Result<Option<AnyArray>> {
     let Some(direction) = DIRECTIONS.with_borrow(|all| all.last().cloned()) else {
@@ -64,7 +66,8 @@ pub(in crate::ops) fn change_of(array: &AnyArray) -> Result<Option<AnyArray>> {
     let Some(own) = Tracked::of(&array.buffer, &array.layout)? else {
         return Ok(None);
     };
-    // As in `jvp`: gradients are linear in their cotangents.
+    // Gradients are linear in their cotangents. The gradient of this linear function is the
+    // derivative, as in `jvp`.
     let from = length();
     let AnyArray {
         buffer,

@@ -7,7 +7,7 @@ use crate::array::{Layout, MAX_RANK};
 /// The maximum number of parts that are compared. Adjacent parts are joined, so that few remain.
 const MOST: usize = 8;
 
-/// Parts of one array that have no element in common. None of them repeats an element.
+/// Parts of one array that have no element in common. No part repeats an element.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DistinctParts(SmallVec<[Layout; 1]>);
 
@@ -32,7 +32,7 @@ impl DistinctParts {
 }
 
 /// Returns the hull of two parts along one axis, and whether the parts are adjacent. Returns `None`
-/// if the parts differ in another way, or may overlap.
+/// if the parts differ along other axes, or may overlap.
 fn hull_of(one: &Layout, other: &Layout) -> Option<(Layout, bool)> {
     if one.ndim() != other.ndim() {
         return None;
@@ -70,7 +70,7 @@ fn hull_along(axis: usize, one: &Layout, other: &Layout) -> Option<(Layout, bool
     strides[axis] = stride;
     let hull = Layout::strided(&shape, &strides).ok()?;
     let hull = hull.starting_at(first.offset());
-    // A hull that repeats an element does not show that the parts are distinct.
+    // If the hull repeats an element, the parts may overlap.
     (!hull.repeats()).then_some((hull, steps == length))
 }
 

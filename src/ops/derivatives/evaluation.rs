@@ -25,8 +25,7 @@ type DerivedList<'a> = SmallVec<[&'a Derived; 4]>;
 pub(super) struct Derivation<Saved = SavedArray> {
     pub(super) joint: GraphTemplate,
     pub(super) derived: Vec<Derived>,
-    /// The saved operands, by their number in the expression graph; `None` if no gradient reads the
-    /// operand.
+    /// The saved operands, by operand index. An operand is `None` if no gradient reads it.
     pub(super) saved: Vec<Option<Saved>>,
     /// The shape that all nodes broadcast to.
     pub(super) shape: Shape,
@@ -60,8 +59,8 @@ impl Derivation {
         }
     }
 
-    /// Returns whether the step passes on or converts the gradient of a narrow result. Rounding
-    /// that gradient first would lose digits.
+    /// Returns whether the step passes on or converts the gradient of a narrow result. If this
+    /// gradient were rounded first, it would lose digits.
     fn takes_unrounded(&self, results: &[DType]) -> bool {
         let [result] = results else {
             return false;
@@ -71,7 +70,7 @@ impl Derivation {
         wide != *result && (self.derived.iter().any(is_wide) || self.is_copy())
     }
 
-    /// Returns whether the result's gradient is the gradient of the only tracked operand, as for a
+    /// Returns whether the gradient of the only tracked operand is the result's gradient, as for a
     /// copy.
     fn is_copy(&self) -> bool {
         let is_gradient = |own: &Derived| {
@@ -113,7 +112,7 @@ impl Derivation<AnyArray> {
     }
 
     /// Adds the gradients of all operands. `spare` is one of the arrays that `saved_value` returns.
-    /// If no other handle shares its memory, the last gradient may be written over it.
+    /// If no other handle shares the memory of `spare`, the last gradient may overwrite it.
     #[track_caller]
     pub(super) fn pass_back<'a>(
         &'a self,
@@ -129,8 +128,8 @@ impl Derivation<AnyArray> {
             self.derived.iter().partition(is_whole);
         let (passed, computed): (DerivedList<'_>, DerivedList<'_>) =
             (whole.into_iter()).partition(|own| self.passed(own, saved_value).is_some());
-        // If a gradient is computed in full anyway and not rounded, its sum reads that array. All
-        // other sums are computed from the saved operands.
+        // If the array of an unrounded, unreduced gradient is computed anyway, a sum of this
+        // gradient reads the array. All other sums are computed from the saved operands.
         let is_computed = |own: &&Derived| {
             own.wide == own.gradient && computed.iter().any(|of| of.gradient == own.gradient)
         };
@@ -152,7 +151,7 @@ impl Derivation<AnyArray> {
             let graph = self.graph(saved_value, &nodes)?;
             let arrays = self.evaluated(&graph, device, spare)?;
             for (own, array) in some.iter().zip(arrays) {
-                // Removed from `later`, so that each sum is added once, even if several operands
+                // Each sum is removed from `later`. So it is added once, even if several operands
                 // have this gradient.
                 let (own_reductions, others): (DerivedList<'_>, DerivedList<'_>) =
                     (later.into_iter()).partition(|of| of.gradient == own.gradient);
@@ -167,7 +166,7 @@ impl Derivation<AnyArray> {
         Ok(())
     }
 
-    /// Returns the result's gradient, if it is the gradient of the operand `own`, unchanged.
+    /// Returns the result's gradient, if it is also the gradient of the operand `own`.
     fn passed<'a>(
         &self,
         own: &Derived,
@@ -186,9 +185,9 @@ impl Derivation<AnyArray> {
         sum_of(graph, &self.shape, axes)
     }
 
-    /// Returns the results of `graph`. A single result is written over `spare` if no other handle
-    /// shares that memory, and type and shape are equal. The expression graph may read `spare` as
-    /// an operand.
+    /// Returns the results of `graph`. A single result overwrites `spare` if type and shape are
+    /// equal, and no other handle shares the memory of `spare`. The expression graph may read
+    /// `spare` as an operand.
     #[track_caller]
     fn evaluated(
         &self,
@@ -268,8 +267,8 @@ fn saved_operands(
     saved
 }
 
-/// An evaluation of an expression graph. While it runs, the tape is paused. At its end, it records
-/// the step that passes gradients back.
+/// An evaluation of an expression graph. While the evaluation runs, the tape is paused.
+/// [`finish`](Self::finish) records the step that passes gradients back.
 #[must_use]
 pub(in crate::ops) struct Evaluation(Option<Box<RunningEvaluation>>);
 
@@ -369,7 +368,7 @@ impl RunningEvaluation {
                 let kept = kept.collect::<Result<Vec<_>>>()?;
                 let gradient_of = |number: usize| Some(upstream[number].as_ref()?.dtype);
                 if (0..dtypes.len()).any(|number| gradient_of(number) != Some(dtypes[number])) {
-                    // A result without a gradient must not contribute: even a gradient of 0 times
+                    // A result without a gradient must not contribute. Even a gradient of 0 times
                     // an infinite derivative would be NaN. An unrounded gradient has another type,
                     // which needs other nodes.
                     (derivation.joint, derivation.derived) = forward.derive_results(gradient_of)?;
@@ -409,7 +408,7 @@ pub(in crate::ops) fn evaluate(
     Ok(results.pop().expect("the graph has one result"))
 }
 
-/// Like [`evaluate`], for any number of results.
+/// Returns all results of `graph`, like [`evaluate`].
 #[track_caller]
 pub(in crate::ops) fn evaluate_all(
     graph: &ExpressionGraph<'_>,

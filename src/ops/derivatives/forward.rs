@@ -62,7 +62,7 @@ impl Forward {
         }
     }
 
-    /// Returns a flag for each node: true if it is computed from a tracked operand.
+    /// Returns, for each node, whether it is computed from a tracked operand.
     fn leads(&self) -> SmallVec<[bool; 32]> {
         let mut leads: SmallVec<[bool; 32]> = SmallVec::from_elem(false, self.joint.nodes.len());
         for (node, _) in &self.tracked {
@@ -76,10 +76,10 @@ impl Forward {
         leads
     }
 
-    /// Returns the graph of the gradients of the tracked operands. `seeds` appends the gradients of
-    /// some nodes, and returns pairs of a node and its gradient's node. All gradients are in the
-    /// type of [`DType::computed_in`](crate::array::DType::computed_in), until the last step, which
-    /// converts each to its operand's type.
+    /// Returns the joint graph with the gradients of the tracked operands. `seeds` appends the
+    /// gradients of some nodes, and returns pairs of a node and the node of its gradient. Gradients
+    /// are computed in the type of [`DType::computed_in`](crate::array::DType::computed_in).
+    /// Finally, each gradient is converted to the type of its operand.
     #[track_caller]
     pub(super) fn derive(
         &self,
@@ -133,8 +133,8 @@ impl Forward {
         Ok((joint.into_inner(), derived))
     }
 
-    /// Like [`derive`](Self::derive), from the gradients of the results. `gradient_of` returns the
-    /// type of a result's gradient; `None` if it has none.
+    /// Like [`derive`](Self::derive), but begins with the gradients of the results. `gradient_of`
+    /// returns the type of a result's gradient, or `None` for a result without a gradient.
     #[track_caller]
     pub(super) fn derive_results(
         &self,

@@ -1,14 +1,14 @@
-//! The gradients of a backward pass, and how contributions to them add up.
+//! The gradients of a backward pass, and the addition of their contributions.
 //!
-//! # When is a gradient written over the one that it is computed from?
+//! # Gradients in place
 //!
 //! A step owns the gradients of its results, and nothing reads them after the step. If an
-//! expression passes back one gradient that it computes, that gradient is written over the gradient
-//! of its result. This requires that no other handle has the memory. (A gradient that passes an
-//! addition unchanged has several handles.) If gradients are tracked themselves, none is
-//! overwritten. If one pass computes several gradients, there is memory for only one of them. A
-//! separate pass would cost more than the memory is worth. The test for one handle also lets the
-//! gradient of logits overwrite the logits' memory.
+//! expression computes one gradient, it writes this gradient over the gradient of its result. This
+//! requires that no other handle shares the memory. (A gradient that passes an addition unchanged
+//! has several handles.) Tracked gradients are never overwritten. If one pass computes several
+//! gradients, only one of them could reuse memory. A separate pass for this gradient would cost
+//! more than the memory is worth. The test for other handles also allows the gradient of logits to
+//! overwrite the logits.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,7 +29,7 @@ use super::sum::ValueOfSum;
 use super::total::GlobalNorm;
 
 impl AnyArray {
-    /// Returns the elements converted to another type; the array itself if they are of that type.
+    /// Returns the elements converted to `dtype`. If they have this type, returns the array itself.
     #[track_caller]
     pub(crate) fn converted(self, dtype: DType) -> Result<Self> {
         if self.dtype == dtype {
@@ -55,7 +55,6 @@ impl AnyArray {
     }
 }
 
-/// Returns an array of zeros of a type.
 #[track_caller]
 pub(crate) fn zeros_on(device: &Device, shape: &Shape, dtype: DType) -> Result<AnyArray> {
     let layout = Layout::contiguous(shape)?;
@@ -63,7 +62,7 @@ pub(crate) fn zeros_on(device: &Device, shape: &Shape, dtype: DType) -> Result<A
 }
 
 impl Gradients {
-    /// Returns whether the gradients are tracked, too.
+    /// Returns whether a tape tracks the gradients.
     pub(crate) fn are_tracked(&self) -> bool {
         self.are_tracked
     }
@@ -77,13 +76,14 @@ impl Gradients {
         }
     }
 
-    /// Returns these gradients, some of which get their memory from `placer`.
+    /// Sets the placer, which may provide memory for gradients.
     pub(crate) fn in_places_of(self, placer: Option<Rc<dyn Placer>>) -> Self {
         Self { placer, ..self }
     }
 
-    /// Returns the memory that the placer provides for the gradient `to`, if any. Returns `None` if
-    /// `to` does not cover all elements of the value, or the gradient has a contribution already.
+    /// Returns the memory that the placer provides for the gradient of `to`, if any. Returns `None`
+    /// if `to` does not cover all elements of the value, or if the gradient has a contribution
+    /// already.
     #[track_caller]
     pub(crate) fn place_of(&self, to: &Tracked) -> Result<Option<AnyArray>> {
         let Some(placer) = self.placer.as_ref() else {
@@ -104,7 +104,7 @@ impl Gradients {
     }
 
     /// Removes and returns the gradients of a step's results. Unless the step takes unrounded
-    /// gradients, they have the types of the results.
+    /// gradients, the gradients have the types of the results.
     #[track_caller]
     pub(crate) fn take_all(
         &mut self,
@@ -133,8 +133,8 @@ impl Gradients {
         }
     }
 
-    /// Returns an error at `call_site`, the current step's line, if the step contributed to a
-    /// gradient with a NaN.
+    /// Returns an error at `call_site` if the current step contributed to a gradient with a NaN.
+    /// `call_site` is the call site of the current step.
     pub(crate) fn check_anomaly(&mut self, call_site: &'static Location<'static>) -> Result<()> {
         let Some(touched) = &mut self.touched else {
             return Ok(());
@@ -153,13 +153,13 @@ impl Gradients {
         Ok(())
     }
 
-    /// Returns whether the gradient of a value has contributions, and was not taken.
+    /// Returns whether the gradient of `value` has contributions that were not taken.
     pub(crate) fn has(&self, value: u32) -> bool {
         self.sums.contains_key(&value)
     }
 
-    /// Removes and returns the gradient of a value, in the value's type; `None` if it has no
-    /// contribution.
+    /// Removes and returns the gradient of `value`, in the type of the value. Returns `None` if the
+    /// gradient has no contribution.
     #[track_caller]
     pub(crate) fn take(&mut self, value: u32) -> Result<Option<AnyArray>> {
         let sum = self.sums.remove(&value);
@@ -181,8 +181,8 @@ impl Gradients {
         norm.into_kept()
     }
 
-    /// Like [`take`](Self::take), for a gradient that outlives the backward pass. A view of less
-    /// than half of its block is copied, so that the block can be released.
+    /// Like [`take`](Self::take), for a gradient that outlives the backward pass. If the gradient
+    /// is a view of less than half of its block, it is copied. Then the block can be released.
     #[track_caller]
     pub(crate) fn take_compact(&mut self, value: u32) -> Result<Option<AnyArray>> {
         let Some(gradient) = self.take(value)? else {
@@ -196,7 +196,8 @@ impl Gradients {
         copied(&gradient, &dense).map(Some)
     }
 
-    /// Adds a sum in the type of [`DType::computed_in`], which is not rounded yet.
+    /// Adds a contribution of the type [`DType::computed_in`]. Rounds the contribution unless the
+    /// step of the value takes unrounded gradients.
     #[track_caller]
     pub(crate) fn add_unrounded(&mut self, to: Tracked, sum: AnyArray) -> Result<()> {
         let (dtype, is_taken_unrounded) =
@@ -212,7 +213,7 @@ impl Gradients {
     #[track_caller]
     pub(crate) fn add(&mut self, to: Tracked, contribution: AnyArray) -> Result<()> {
         if to.layout.len() == 0 {
-            // Nothing was read. The layout of an empty view may begin before the values.
+            // An empty view reads no elements. Its layout may begin before the value.
             tape::note_constants();
             return Ok(());
         }
@@ -246,21 +247,19 @@ impl Gradients {
     }
 }
 
-/// Returns true if an element is NaN.
 #[track_caller]
 fn has_nan(array: &AnyArray) -> Result<bool> {
     let is_nan = array.lazy().ne(array.lazy()).any()?;
     Array::<bool>::from_erased(is_nan).item()
 }
 
-/// Returns zeros of the shape of `like`.
 #[track_caller]
 pub(crate) fn zeros_like<T: AnyElement>(like: &Array<T>) -> Result<Array<T>> {
     let zeros = filled(like.device(), like.layout(), (T::DTYPE, Bits::default()))?;
     Ok(zeros.into_array())
 }
 
-/// Returns an array of one value: the sum of no gradients, or the gradient of a loss.
+/// Returns an array of the shape of `whole`, filled with one value.
 #[track_caller]
 pub(super) fn filled(
     device: &Device,

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::ops::order::pause::{self, Mode, Pause, mode};
 use crate::ops::order::set_tape_check;
 
-/// The tape of a thread, which ends when the guard drops.
+/// A guard of a thread's tape. The tape ends when the guard drops.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct TapeGuard {
@@ -40,7 +40,7 @@ impl Drop for TapeGuard {
     }
 }
 
-/// Takes the last step, and drops the activations of its results.
+/// Removes and returns the last step, and drops the activations of its results.
 pub(super) fn pop() -> Option<TapeStep> {
     let step = tape::pop()?;
     activations::drop_results(&step.results);
@@ -54,12 +54,12 @@ pub(super) fn pop() -> Option<TapeStep> {
 pub(crate) struct FirstRun {
     /// The number of steps before the function.
     from: usize,
-    /// Ends before the steps are removed.
+    /// The guard of the active mode, which ends before the steps are removed.
     active: Option<Pause>,
 }
 
 impl FirstRun {
-    /// Makes the tape active; `None` if no checkpoint runs for the first time.
+    /// Makes the tape active. Returns `None` unless a checkpoint is in its first run.
     pub(crate) fn begin() -> Option<Self> {
         (mode() == Mode::Rerun).then(|| {
             pause::count_first_runs(1);

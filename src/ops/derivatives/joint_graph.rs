@@ -1,9 +1,9 @@
 //! The joint graph of a step: the template of its expression graph, and the nodes of the gradients.
 //!
-//! Derivatives are nodes, not types. Types of derivatives would at least double the types of
-//! expressions. Each training step would compile them in the user's crate. As nodes, the gradients
-//! of all operands are one graph. Both devices evaluate the graph in one pass, and equal nodes
-//! once.
+//! Derivatives are nodes, not types. Types of derivatives would at least double the number of
+//! expression types. The user's crate would compile them for each training step. As nodes, the
+//! gradients of all operands are one graph. Each device evaluates this graph in one pass, and equal
+//! nodes once.
 
 use smallvec::SmallVec;
 
@@ -17,20 +17,20 @@ use crate::ops::expression::template::{GraphTemplate, TemplateNode};
 use cachescope_kernels::elementwise::call::Call;
 use cachescope_kernels::elementwise::operation::Operation;
 
-/// The contributions to a gradient, one for each use of its node. Each has the truth value under
-/// which it counts, or `None` if it always counts. If another branch was chosen, a contribution
-/// does not count and may have any value. Infinite slopes occur in a branch and in the nodes before
-/// the branch.
+/// The contributions to a gradient, one for each use of its node. A contribution has a condition,
+/// or `None` if it always counts. If another branch was chosen, the contribution does not count and
+/// may have any value. Infinite slopes may occur in the branch itself, and in the nodes that the
+/// branch reads.
 pub(super) type Contributions = SmallVec<[(u32, Option<u32>); 2]>;
 
 impl GraphTemplate {
-    /// Converts a float or complex number to another type, at most once for each type.
+    /// Converts a float or complex number to the type `to`. Appends each conversion at most once.
     pub(super) fn converted(&mut self, node: u32, to: DType) -> u32 {
         let TemplateNode { kind, dtype: from } = self.nodes[node as usize];
         if from == to {
             return node;
         }
-        // A node that was widened from a type is converted back to it without loss.
+        // If the node was widened from the type `to`, its operand has the lossless result.
         if let NodeKind::Call(call, [operand, ..]) = kind
             && (call.operation, to.computed_in()) == (Operation::Cast, from)
             && self.nodes[operand as usize].dtype == to
@@ -55,8 +55,8 @@ impl GraphTemplate {
         self.converted(node, dtype.computed_in())
     }
 
-    /// Returns the sum of a gradient's contributions, with the truth value under which the sum is
-    /// valid: that any contribution counts.
+    /// Returns the sum of a gradient's contributions, and the condition of the sum. The sum counts
+    /// if any contribution counts.
     pub(super) fn sum_where_counted(
         &mut self,
         parts: &Contributions,
@@ -75,7 +75,7 @@ impl GraphTemplate {
         Some((self.sum(parts)?, counts))
     }
 
-    /// Returns the sum of a gradient's contributions where they count.
+    /// Returns the sum of the contributions that count.
     pub(super) fn sum(&mut self, parts: &Contributions) -> Option<u32> {
         let parts = parts.iter().map(|&(own, counts)| match counts {
             None => own,
@@ -87,8 +87,8 @@ impl GraphTemplate {
         Some(parts.fold(first, |sum, own| self.add(sum, own)))
     }
 
-    /// Returns the condition under which an operand of a call counts, if the call counts under
-    /// `counts`. The branch that a choice did not take does not count.
+    /// Returns the condition under which an operand of a call counts. `counts` is the condition of
+    /// the call. An operand of a select counts only if its branch was chosen.
     pub(super) fn counts(
         &mut self,
         call: &Call,
@@ -106,14 +106,14 @@ impl GraphTemplate {
         Some(counts.map_or(chosen, both))
     }
 
-    /// Returns a number where the truth value holds, and zero elsewhere.
+    /// Returns `value` where the truth value `holds` is true, and zero elsewhere.
     pub(super) fn only_where(&mut self, holds: u32, value: u32) -> u32 {
         let dtype = self.nodes[value as usize].dtype;
         let zero = self.push(NodeKind::Scalar(bits_of_number(dtype, 0.0)), dtype);
         self.call(Select::CALLS.at(dtype), &[holds, value, zero])
     }
 
-    /// Adds the sum of two nodes of one type.
+    /// Appends the sum of two nodes of one type.
     fn add(&mut self, one: u32, other: u32) -> u32 {
         let dtype = self.nodes[one as usize].dtype;
         self.call(Added::CALLS.at(dtype), &[one, other])

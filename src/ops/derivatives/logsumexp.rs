@@ -1,4 +1,4 @@
-//! The gradient of `logsumexp`, if derivatives of that gradient may follow.
+//! The gradient of `logsumexp` for a tracked backward pass.
 
 use super::Gradients;
 use super::evaluation::{Derivation, evaluate};
@@ -15,7 +15,7 @@ use cachescope_kernels::reduce::ReductionRule as Rule;
 /// The softmax of the elements, as an array.
 const SOFTMAX: Placeholder = sum_number(1);
 
-/// The nodes that the softmax is computed from.
+/// The nodes of the softmax, of its elements and of its shares.
 struct SoftmaxNodes {
     elements: u32,
     share: u32,
@@ -23,11 +23,11 @@ struct SoftmaxNodes {
 }
 
 /// Passes the gradient of a logsumexp along `axes` back to the operands of `forward`. `upstream` is
-/// the gradient and `result` the result, both broadcast over the reduced axes.
+/// the gradient of `result`. `upstream` and `result` are broadcast over the reduced axes.
 ///
-/// The softmax of the elements is a step of its own. So derivatives of the gradient are computed by
-/// the two steps of [`Rule::Softmax`], which keep the digits if one element is far above the
-/// others.
+/// The softmax of the elements is a separate step of the tape. So the two steps of
+/// [`Rule::Softmax`] compute derivatives of the gradient. The two steps are accurate even if one
+/// element is far above all other elements.
 #[track_caller]
 pub(super) fn pass_back_by_softmax(
     (mut derivation, forward): (Derivation<AnyArray>, &Forward),
@@ -78,7 +78,7 @@ fn derive(forward: &Forward) -> Result<(GraphTemplate, Vec<Derived>, SoftmaxNode
         let [x, g, r, sum, softmax] =
             [x, g, r, sum, softmax].map(|node| JointValue::new(joint, node));
         let share = (x - r).exp();
-        // In a line of −∞, no share is a number.
+        // If all elements of a line are −∞, their shares are NaN.
         let counts = x.not_equal(f64::NEG_INFINITY);
         nodes = Some(SoftmaxNodes {
             elements: x.node,

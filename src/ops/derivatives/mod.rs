@@ -1,11 +1,11 @@
 //! Derivatives of operations, and the tape that passes gradients back through them.
 //!
-//! An operation that reads tracked values records one step. For elementwise expressions, the step
-//! is derived from the expression graph, as nodes. The chain rule gives the gradient of each
-//! operand as another expression graph. Its evaluation computes the nodes of the forward pass
-//! again, in registers. So a step saves only the arrays that these graphs read. One pass can
-//! compute several gradients. Operations without a rule reject tracked values in `on_device!`,
-//! their entry point to both devices.
+//! An operation that reads tracked values records one step. The step of an elementwise expression
+//! is derived from the expression graph. The chain rule gives the gradient of each operand as
+//! another expression graph. The evaluation of a gradient computes nodes of the forward pass again,
+//! in registers. So a step saves only the arrays that the gradients read. One pass over the memory
+//! can compute several gradients. `on_device!`, the entry point of operations to both devices,
+//! rejects tracked values if an operation has no rule.
 
 mod activations;
 mod adding;
@@ -67,7 +67,7 @@ use crate::ops::expression::tree::Tree;
 use crate::ops::order::TouchedMemory;
 pub(crate) use crate::ops::order::pause::{Pause, is_live, is_paused, runs_again_later};
 
-/// Rejects tracked values, for work that records no step.
+/// Rejects tracked operands of an operation that records no step.
 #[cold]
 fn refuse_operands(operands: &dyn TouchedMemory) -> Result<()> {
     let mut outcome = Ok(());
@@ -93,8 +93,8 @@ fn unsupported(used: Use) -> Error {
     Error::new(ErrorCode::Gradient, text)
 }
 
-/// Returns the value of the expression `tree`, if an operand is tracked, for operations whose rules
-/// take only arrays.
+/// Returns the value of the expression `tree` if an operand is tracked. Operations call this
+/// function if their rules take only arrays.
 #[inline]
 #[track_caller]
 pub(super) fn tracked_value(tree: &dyn Tree) -> Result<Option<AnyArray>> {
@@ -127,8 +127,8 @@ pub(super) fn is_any_tracked(arrays: &[&AnyArray]) -> Result<bool> {
     Ok(false)
 }
 
-/// Records the step that computed the array `result`, and lets the tape track it. `source` computes
-/// the result again.
+/// Records the step that computed `result`, and tracks the result. `source` can compute the result
+/// again.
 #[track_caller]
 pub(super) fn record(
     result: StepResult<'_>,
@@ -142,8 +142,8 @@ pub(super) fn record(
 
 type StepResult<'a> = (Buffer, &'a Layout, DType);
 
-/// Records the step that computed several results, and lets the tape track the results of float and
-/// complex types. `back` receives the tracked results, and may save them.
+/// Records the step that computed `results`, and tracks the results of float and complex types.
+/// `back` receives the tracked results, and may save them.
 #[track_caller]
 fn record_all(
     results: SmallVec<[StepResult<'_>; 1]>,
@@ -157,7 +157,7 @@ fn record_all(
     })
 }
 
-/// Like [`record_all`], but compiled once. Calls `back` once.
+/// Implements [`record_all`] without generic parameters. Calls `back` once.
 #[track_caller]
 fn record_results(
     results: SmallVec<[StepResult<'_>; 1]>,
@@ -208,8 +208,8 @@ fn record_results(
 /// The values that a backward pass begins with, and their gradients.
 pub(crate) type Seeds = Vec<(Tracked, AnyArray)>;
 
-/// Returns the gradient of `scale * loss` with respect to `loss`; empty if the tape does not track
-/// `loss`.
+/// Returns the gradient of `scale * loss` with respect to `loss`. Returns no seed if the tape does
+/// not track `loss`.
 #[track_caller]
 pub(crate) fn seed<T: AnyElement>(loss: &Array<T>, scale: f64) -> Result<Seeds> {
     let Some(tracked) = Tracked::of(loss.buffer(), loss.layout())? else {
@@ -220,18 +220,18 @@ pub(crate) fn seed<T: AnyElement>(loss: &Array<T>, scale: f64) -> Result<Seeds> 
     Ok(vec![(tracked, scale)])
 }
 
-/// Passes the gradients `seeds` back to every value that the seeds' values were computed from.
-/// Takes the steps off the tape, down to the step `from`. If the tape detects anomalies, the first
-/// step that returns NaN is an error.
+/// Passes the gradients `seeds` back through the steps of the tape, the last step first. Removes
+/// the steps from the tape, down to the step `from`. If the tape detects anomalies, the first step
+/// that produces a NaN is an error.
 #[track_caller]
 pub(crate) fn backward(seeds: Seeds, from: usize) -> Result<Gradients> {
     let gradients = Gradients::new(detects_anomalies());
     backward_in_places(seeds, gradients, from, &mut |_| Ok(()))
 }
 
-/// Like [`backward`], but adds to `gradients`, which must be empty. A placer may provide memory for
-/// some of them. Calls `see` with the gradients after each step. A gradient is complete if no step
-/// left on the tape reads its value.
+/// Like [`backward`], but adds to `gradients`, which must be empty. The placer of `gradients` may
+/// provide memory for some gradients. Calls `see` with the gradients after each step. A gradient is
+/// complete if no remaining step of the tape reads its value.
 #[track_caller]
 pub(crate) fn backward_in_places(
     seeds: Seeds,
@@ -310,8 +310,8 @@ fn pass_tracked(range: Range<usize>, gradients: &mut Gradients) -> Result<()> {
     Ok(())
 }
 
-/// Returns a new value with the elements of a tracked value. Records a step that passes gradients
-/// on unchanged.
+/// Returns a new value with the elements of a tracked value. Records a step that passes the
+/// gradient on unchanged.
 #[track_caller]
 pub(crate) fn identity(array: AnyArray, tracked: Tracked) -> Buffer {
     let AnyArray {
@@ -342,7 +342,7 @@ pub(crate) fn identity(array: AnyArray, tracked: Tracked) -> Buffer {
     own
 }
 
-/// Checks that the values that the forward pass saved were within the budget.
+/// Checks that the saved values of the forward pass were within the activation budget.
 #[track_caller]
 fn check_budget() -> Result<()> {
     match activations::present_store() {

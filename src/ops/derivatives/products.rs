@@ -1,11 +1,11 @@
-//! Products of all elements but one.
+//! Products of all elements except one.
 
 use crate::array::{AnyArray, AxisSet, bits_of_number};
 use crate::error::Result;
 
-/// Returns, for each element, the product of the others along `axes`. There is no division, so that
-/// zeros need no special case. The type is double precision, as for the product itself: a part's
-/// product may exceed the range of narrow floats.
+/// Returns, for each element, the product of all other elements along `axes`. The computation has
+/// no division, so that zeros need no special case. It is in double precision, because the product
+/// of some elements may exceed the range of narrow floats.
 #[track_caller]
 pub(super) fn products_of_others(x: AnyArray, axes: AxisSet) -> Result<AnyArray> {
     let dtype = x.dtype;

@@ -23,17 +23,18 @@ use cachescope_kernels::reduce::ReductionRule as Rule;
 
 /// The gradient of each element, as a function of the result's gradient.
 ///
-/// `g` is the result's gradient and `r` the result, both broadcast over the reduced axes. `x` is
-/// the element. Some rules need sums over the reduced axes, and each sum may read the earlier sums.
-/// For products, the product of the other elements replaces the sum. All nodes are in the type of
-/// [`DType::computed_in`]. If a narrow result was rounded, it is computed again in that type.
+/// `g` is the gradient of the result, and `r` is the result. Both are broadcast over the reduced
+/// axes. `x` is the element. Some rules need sums over the reduced axes. Each sum may read the
+/// earlier sums. In the rule of products, the product of the other elements replaces the sum. All
+/// nodes have the type of [`DType::computed_in`]. If a narrow result was rounded, it is computed
+/// again in this type.
 ///
 /// The mean is subtracted in two steps: first the rounded mean, then the mean of the differences.
-/// So the difference keeps its digits if elements are nearly equal, or one of several weights is
+/// So the difference keeps its digits if elements are nearly equal, or if one of several weights is
 /// nearly 1.
 trait Derivative: Sized {
-    /// Returns the rule's nodes for the element `x` of `dtype`; `None` for complex elements that
-    /// the rule does not support. A result reduces `count` elements.
+    /// Returns the rule's nodes for the element `x` of `dtype`. Returns `None` for complex elements
+    /// that the rule does not support. A result reduces `count` elements.
     fn nodes(
         self,
         joint: &RefCell<GraphTemplate>,
@@ -81,7 +82,7 @@ impl Derivative for Rule {
             ),
             Self::Logsumexp => {
                 let share = (x - r).exp();
-                // The shares of a rounded result do not add up to 1.
+                // If the result was rounded, the shares do not add up to 1.
                 let gradient = (g * (share / s)).only_where(x.not_equal(f64::NEG_INFINITY));
                 (gradient, [Some(share), None])
             }
@@ -103,9 +104,9 @@ impl Derivative for Rule {
                 (r * (apart - t), [Some(g * r), Some(apart * r)])
             }
             Self::LogSoftmax => {
-                // For a share above ½, 1 − share is computed as the sum of the other shares. The
-                // first sum adds the others' gradients and shares, as one complex number. The
-                // second sum is the gradient of the element with that share.
+                // If a share is above ½, 1 − share is computed as the sum of the other shares. The
+                // first sum adds the gradients and the shares of the other elements, as complex
+                // numbers. The second sum is the gradient of the element with the share above ½.
                 let share = r.exp();
                 let most = r.gt(r.constant(MOST));
                 let zero = g.constant(0.0);
@@ -132,10 +133,11 @@ impl Derivative for Rule {
     }
 }
 
-/// A bound just above ln ½: at most one logarithm of a share exceeds it.
+/// A bound just above ln ½. At most one share has a logarithm above this bound.
 const MOST: f64 = -0.69;
 
-/// The floating-point operations of softmax for an element: several passes, and an exponential.
+/// The estimated floating-point operations of softmax per element: several passes, and an
+/// exponential.
 const SOFTMAX_FLOPS: usize = 128;
 
 #[derive(Clone, Debug)]
@@ -160,13 +162,14 @@ pub(super) const GRADIENT: Placeholder = Placeholder::Gradient(0);
 /// axis.
 pub(in crate::ops) type SoftmaxOf = fn(&ExpressionGraph<'_>, usize) -> Result<AnyArray>;
 
-/// A reduction of an expression graph. While it runs, the tape is paused. At its end, it records
-/// the step that passes gradients back.
+/// A reduction of an expression graph. While the reduction runs, the tape is paused.
+/// [`finish`](Self::finish) records the step that passes gradients back.
 #[must_use]
 pub(in crate::ops) struct TrackedReduction(Option<RunningReduction>);
 
 enum RunningReduction {
-    /// A position, a count or a truth value: piecewise constant, so it has no gradient.
+    /// A reduction to a position, a count or a truth value. It is piecewise constant, so that it
+    /// has no gradient.
     Constant(#[expect(dead_code, reason = "held for its drop")] Pause),
     DerivedReduction(Box<DerivedReduction>),
 }
@@ -179,11 +182,11 @@ struct DerivedReduction {
     /// again.
     again: Option<u32>,
     softmax: Option<SoftmaxOf>,
-    /// The nodes of the elements, for `logsumexp`.
+    /// The expression graph with its tracked operands, for `logsumexp`.
     forward: Option<Forward>,
     dtype: DType,
     axes: AxisSet,
-    /// The shape of the result with all axes, of length 1 where reduced.
+    /// The shape of the result with all axes. An axis that the result lacks has length 1.
     kept_shape: Shape,
     source: Option<Source>,
     _pause: Pause,
@@ -239,8 +242,8 @@ impl TrackedReduction {
         self
     }
 
-    /// Ends the reduction, whose result is `buffer`, of the shape `shape`. Returns the result,
-    /// tracked.
+    /// Ends the reduction with the result `buffer` of the shape `shape`. Returns the tracked
+    /// result.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish(self, buffer: Buffer, shape: &Shape) -> Buffer {
@@ -332,7 +335,7 @@ impl DerivedReduction {
             _pause,
         } = self;
         let (layout, shape) = (*layout, derivation.shape);
-        // A summand is computed from the result, too.
+        // Summands may read the result, too.
         let needs_result = again.is_none() && (!summands.is_empty() || derivation.needs_result(0));
         let device = buffer.device().clone();
         record((buffer, &layout, dtype), source, |buffer| {
@@ -404,9 +407,9 @@ impl DerivedReduction {
     }
 }
 
-/// Returns `gradient` minus its mean along `axes`, weighted by `softmax`. The subtraction changes
-/// no gradient of the softmax. It is a step of its own, so that derivatives of that gradient also
-/// have the rule's two steps.
+/// Subtracts from `gradient` its mean along `axes`, weighted by `softmax`. The subtraction does not
+/// change the gradient of the softmax. It is a separate step of the tape. So derivatives of this
+/// gradient also have the two steps of the rule.
 #[track_caller]
 fn centred(gradient: &AnyArray, softmax: &AnyArray, axes: AxisSet) -> Result<AnyArray> {
     let all = 0..gradient.layout.ndim();

@@ -12,8 +12,8 @@ use super::{Gradients, Pause, StepResult, Tracked, is_live, record_results, stor
 use crate::array::{AnyArray, AnyElement, Array, Bits, Buffer, DType, Layout, ValueId};
 use crate::error::{Error, ErrorCode, Result};
 
-/// An operation with an explicit gradient rule. While it runs, the tape is paused. At its end, it
-/// records the step that passes gradients back.
+/// An operation with an explicit gradient rule. While the operation runs, the tape is paused.
+/// [`finish`](Self::finish) records the step that passes gradients back.
 #[must_use]
 pub(in crate::ops) struct RuledOperation(Option<RunningRule>);
 
@@ -21,7 +21,7 @@ struct RunningRule {
     operation: &'static str,
     operands: Vec<RuleOperand>,
     dtype: DType,
-    /// Computes the results again, if the tape has a budget.
+    /// The source that computes the results again, if the tape has a budget.
     source: Option<Source>,
     _pause: Pause,
 }
@@ -36,7 +36,8 @@ struct RuleOperand {
 #[derive(Debug)]
 pub(in crate::ops) struct Saved {
     bytes: u64,
-    /// Handles on the operands and the results, whose value ids identify tracked values.
+    /// Handles on the operands and the results. The value ids of the handles identify tracked
+    /// values.
     known: Vec<Buffer>,
     /// True if every saved array is one of `known`. Otherwise, the rule's gradients have no
     /// derivatives.
@@ -46,9 +47,9 @@ pub(in crate::ops) struct Saved {
 }
 
 impl Saved {
-    /// Saves an operand or a result that the rule reads, so that the tape can track the rule, too.
-    /// For any other array, the tape does not know the dependence on the operands. The rule's
-    /// gradients then have no derivatives. The rule holds the memory.
+    /// Saves an operand or a result that the rule reads. Then the tape can track the rule, too. If
+    /// `array` is neither an operand nor a result, its dependence on the operands is unknown. Then
+    /// the gradients of the rule have no derivatives. The rule holds the memory of `array`.
     #[track_caller]
     pub(in crate::ops) fn save(&mut self, array: &AnyArray) -> AnyArray {
         let saved = self.save_recomputed(array);
@@ -59,7 +60,7 @@ impl Saved {
         }
     }
 
-    /// Like [`save`](Self::save), with the type of the elements.
+    /// Like [`save`](Self::save), for a typed array.
     #[track_caller]
     pub(in crate::ops) fn save_typed<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
         Array::from_erased(self.save(array.erased()))
@@ -72,7 +73,7 @@ impl Saved {
         self.bytes += array.size_bytes() as u64;
         let value_id = self.identity_of(array);
         let known = self.known.iter().find(|known| known.is_same(&array.buffer));
-        // The handle of a result has no identity before the step is recorded.
+        // The handle of a result has no value id before the step is recorded.
         let buffer = match (array.buffer.value_id(), known) {
             (None, Some(known)) => known,
             _ => &array.buffer,
@@ -81,7 +82,7 @@ impl Saved {
     }
 
     /// Saves an array that was computed from operands. If a tape tracks the operands, the rule
-    /// computes the array again; otherwise it uses the saved one.
+    /// computes the array again. Otherwise, the rule uses the saved array.
     #[track_caller]
     pub(in crate::ops) fn save_recomputed(&mut self, array: &AnyArray) -> AnyArray {
         self.bytes += array.size_bytes() as u64;
@@ -102,13 +103,14 @@ impl Saved {
             self.is_tracked = false;
             return None;
         };
-        // If one of several handles is not tracked, `array` is taken to be that handle.
+        // If several handles share the memory and one of them is not tracked, `array` counts as
+        // untracked.
         let others_are = known.all(|known| known.value_id().is_some());
         first.value_id().filter(|_| others_are)
     }
 }
 
-/// Returns the values of `array`, untracked.
+/// Returns the elements of `array` as a constant, which no tape tracks.
 #[track_caller]
 pub(crate) fn constant<T: AnyElement>(array: &Array<T>) -> Array<T> {
     let buffer = array.buffer().share().with_value_id(None);
@@ -151,15 +153,15 @@ impl RuledOperation {
         self
     }
 
-    /// Returns whether operand number `operand` is tracked, so that its gradient is needed.
+    /// Returns whether the operand with the index `operand` is tracked, and so needs a gradient.
     pub(in crate::ops) fn wants(&self, operand: usize) -> bool {
         let running = self.0.as_ref();
         running.is_some_and(|running| running.operands[operand].tracked.is_some())
     }
 
     /// Ends the operation with its result. If an operand is tracked, `rule` saves arrays and
-    /// returns a function. From these arrays and the gradient of the result, the function computes
-    /// the gradients of all operands.
+    /// returns a function. This function computes the gradients of all operands from the saved
+    /// arrays and the gradient of the result.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish<R, C>(
@@ -180,8 +182,8 @@ impl RuledOperation {
         })
     }
 
-    /// Like [`finish`](Self::finish), for several results, some of which may have no gradient. The
-    /// results passed to `rule` are not tracked.
+    /// Like [`finish`](Self::finish), for several results. Some results may have no gradient. The
+    /// results that `rule` receives are not tracked.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish_all<R, C, const N: usize>(
@@ -370,7 +372,7 @@ fn contributions<C: Into<Option<AnyArray>>>(gradients: Vec<C>) -> Contributions 
 trait GradientRule {
     fn apply(self: Box<Self>, upstream: Upstream) -> Result<Contributions>;
 
-    /// Returns a copy.
+    /// Returns a copy of the rule.
     fn share(&self) -> Box<dyn GradientRule>;
 }
 
@@ -399,7 +401,8 @@ impl Backward for RuleStep {
             tracked,
             pins,
         } = *self;
-        // The rule has its own handles. Without the pins, it may overwrite the memory.
+        // The rule has its own handles on the memory. Without the pins, the rule may overwrite the
+        // memory.
         drop(pins);
         let contributions = rule.apply(upstream)?;
         for (tracked, contribution) in tracked.into_iter().zip(contributions) {

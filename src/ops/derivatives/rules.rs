@@ -6,19 +6,18 @@
 //! two equal values gives each operand half of the gradient, as in PyTorch and JAX.
 //!
 //! The gradient of a complex number x + i y is ∂/∂x + i ∂/∂y, as in PyTorch: the direction that a
-//! step of gradient descent subtracts. Through a function with a complex derivative, the gradient
-//! is multiplied by the derivative's conjugate (Hjørungnes and Gesbert 2007, "Complex-valued matrix
-//! differentiation").
+//! step of gradient descent subtracts. If a function has a complex derivative, the gradient is
+//! multiplied by the conjugate of the derivative (Hjørungnes and Gesbert 2007, "Complex-valued
+//! matrix differentiation").
 //!
-//! For normal derivatives, a row has the relative accuracy of its functions, a few units in the
-//! last place:
+//! If the derivative is a normal number, a row is accurate to a few units in the last place:
 //!
-//! - It squares and multiplies no operand, unless the function does or the product is in range. A
-//!   gradient is multiplied by one factor after the other.
-//! - A result is read only if it has all digits of the derivative. If a function is flat somewhere,
-//!   its row reads the argument: two sigmoids compute 1 − tanh² x, for example.
-//! - For `f16` and `bf16`, the result is computed again from the arguments, in `f32`, unless only
-//!   its sign is read. The gradient is rounded once.
+//! - A row squares or multiplies operands only if the function does, or if the product is in range.
+//!   It multiplies a gradient by one factor after the other.
+//! - A row reads the result only if the result has all digits of the derivative. If a function is
+//!   flat in a range, its row reads the argument. For example, two sigmoids compute 1 − tanh² x.
+//! - For `f16` and `bf16`, a row computes the result again in `f32`, unless the sign is sufficient.
+//!   The gradient is rounded once.
 
 use std::cell::RefCell;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LOG2_E, LOG10_E, PI};
@@ -35,14 +34,14 @@ use crate::ops::expression::template::GraphTemplate;
 use cachescope_kernels::elementwise::call::{Call, Calls};
 use cachescope_kernels::elementwise::operation::Operation;
 
-/// The nodes of the gradients of a function's operands; `None` if an operand's derivative does not
-/// exist or is zero everywhere.
+/// The nodes of the gradients of a function's operands. A node is `None` if the operand's
+/// derivative does not exist or is zero everywhere.
 pub(super) type Partials = SmallVec<[Option<u32>; 4]>;
 
 macro_rules! rules {
     ($($function:ident($($x:ident),+; $y:ident) $g:ident => [$($partial:expr),+];)+) => {
-        /// Returns the gradients of the operands, if operands and result are of one type; `None` if
-        /// the function has no row.
+        /// Returns the gradients of the operands, if operands and result have one type. Returns
+        /// `None` if the function has no row.
         fn of_one_type(
             operation: Operation,
             operands: &[JointValue<'_>],
@@ -141,8 +140,8 @@ fn larger<'g>(g: JointValue<'g>, x: JointValue<'g>, y: JointValue<'g>) -> JointV
     g.only_where(x.gt(y)) + (g * 0.5).only_where(x.eq(y))
 }
 
-/// Returns x to the power of n − 1. For 0⁰, the exponent remains 0, because 0 times an infinite
-/// power is NaN.
+/// Returns x to the power of n − 1. For 0⁰, the exponent stays 0, because 0 times an infinite power
+/// is NaN.
 fn power_of_one_less<'g>(x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g> {
     let (less, zero) = (n - 1.0, n.constant(0.0));
     let exponent = less.only_where(n.not_equal(0.0))
@@ -151,8 +150,8 @@ fn power_of_one_less<'g>(x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g>
     if n.is_exact_less_one() {
         return power;
     }
-    // A small power of a huge number amplifies the exponent's rounding error, which Knuth's two-sum
-    // computes.
+    // A small power of a huge number amplifies the rounding error of the exponent. Knuth's two-sum
+    // computes this error.
     let part = less - n;
     let lost = (n - (less - part)) - (part + 1.0);
     let missing = lost * x.abs().ln();
@@ -160,7 +159,8 @@ fn power_of_one_less<'g>(x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g>
     power + (power * missing).only_where(missing.not_equal(0.0))
 }
 
-/// Returns the gradient `d` of an exponent `n` of `x`, but 0 for finite powers of 0.
+/// Returns `d`, the gradient of the exponent `n` of `x`. If `x` is 0 and the power is finite,
+/// returns 0.
 fn of_exponent<'g>(d: JointValue<'g>, x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g> {
     let zero = x.constant(0.0);
     d.only_where(x.not_equal(0.0)) + d.only_where(x.eq(zero)).only_where(n.lt(zero))
@@ -172,7 +172,7 @@ const HUGE: f64 = 1e9;
 /// The bound above which exp(−x² / 2) and `sigmoid` of −x are 0 in every type.
 const NO_BELL: f64 = 1100.0;
 
-/// Returns x / (x² + y²), times the larger magnitude of x and y. [`of_angle`] divides by that
+/// Returns x / (x² + y²), times the larger magnitude of x and y. [`of_angle`] divides by the larger
 /// magnitude.
 fn x_of_angle<'g>(x: JointValue<'g>, y: JointValue<'g>) -> JointValue<'g> {
     let size = x.abs().maximum(y.abs());
@@ -188,8 +188,8 @@ fn of_angle<'g>(scaled: JointValue<'g>, y: JointValue<'g>, x: JointValue<'g>) ->
     slope.only_where(size.not_equal(f64::INFINITY))
 }
 
-/// Returns exp(−x² · `factor`) for a factor of ½ or 1. Compensates the rounding error of x²: far
-/// from 0, it would be many units in the last place of the result.
+/// Returns exp(−x² · `factor`) for a factor of ½ or 1. Compensates the rounding error of x². Far
+/// from 0, this error would be many units in the last place of the result.
 fn bell(x: JointValue<'_>, factor: f64) -> JointValue<'_> {
     let x = limited(x);
     let square = x.square();
@@ -213,7 +213,7 @@ fn gelu_slope<'g>(x: JointValue<'g>, r: JointValue<'g>) -> JointValue<'g> {
 
 /// Returns the gradient of x to the power of an integer.
 fn of_power(x: JointValue<'_>, n: JointValue<'_>, g: JointValue<'_>) -> Partials {
-    // 0 if n is 0: the exponent -1 would multiply 0 by an infinite power, which is NaN.
+    // `one` is 0 if n is 0. An exponent of −1 would multiply 0 by an infinite power, which is NaN.
     let one = n.not_equal(0.0).cast(n.dtype());
     let power = match n.may_be(i32::MIN) {
         false => x.powi(n - one),
@@ -227,8 +227,8 @@ fn of_power(x: JointValue<'_>, n: JointValue<'_>, g: JointValue<'_>) -> Partials
     smallvec![Some((g * n.cast(g.dtype()) * power).node), None]
 }
 
-/// Multiplies the gradient by partial derivatives, which hand-written functions compute. Returns
-/// `None` if one of these functions does not have the result's type.
+/// Multiplies the gradient by partial derivatives that hand-written functions compute. Returns
+/// `None` if a hand-written function does not have the type `output`.
 fn by_hand(
     joint: &RefCell<GraphTemplate>,
     (partials, output): (&[Option<&'static Call>], DType),
@@ -249,8 +249,8 @@ fn by_hand(
     partials.iter().map(of_one).collect()
 }
 
-/// Returns the gradients of the operands of `called`. `gradient` is the gradient of its `result`.
-/// All gradients are in the types that gradients are computed in.
+/// Returns the gradients of the operands of `called`. `gradient` is the gradient of the node
+/// `result`. All gradients are in the types that gradients are computed in.
 ///
 /// # Errors
 ///
@@ -266,7 +266,7 @@ pub(super) fn partials(
     let dtype_of = |node: u32| joint.borrow().nodes[node as usize].dtype;
     let first = dtype_of(operands[0]).computed_in();
     match called.operation {
-        // Piecewise constant.
+        // These functions are piecewise constant.
         Operation::Sign
         | Operation::Floor
         | Operation::Ceil
@@ -278,7 +278,8 @@ pub(super) fn partials(
             let converted = joint.borrow_mut().converted(gradient, first);
             return Ok(smallvec![Some(converted)]);
         }
-        // A gradient counts only where its branch was chosen: see `GraphTemplate::counts`.
+        // A gradient counts only where the branch of its operand was chosen: see
+        // `GraphTemplate::counts`.
         Operation::Select => return Ok(smallvec![None, Some(gradient), Some(gradient)]),
         Operation::Written => {
             let partials = called.partials.and_then(|partials| {
@@ -312,7 +313,7 @@ pub(super) fn partials(
     partials.ok_or_else(|| unknown(called))
 }
 
-/// Returns the calls of `operation`, if its rule reads digits that rounding the result loses.
+/// Returns the calls of `operation`, if its rule reads digits that a rounded result lacks.
 fn calls_of_rounded(operation: Operation) -> Option<&'static Calls> {
     Some(match operation {
         Operation::Over => Over::CALLS,
@@ -331,8 +332,8 @@ fn calls_of_rounded(operation: Operation) -> Option<&'static Calls> {
 }
 
 /// Returns the function that computes a narrow result again in `wide`, the type of the gradient.
-/// The stored result lacks digits and range. Returns `None` if the result is not narrow, or is
-/// exact.
+/// The stored result lacks digits and range. Returns `None` if the result is not narrow, or if the
+/// stored result is sufficient.
 fn again(called: &Call, wide: DType) -> Option<&'static Calls> {
     (called.output != wide).then(|| calls_of_rounded(called.operation))?
 }

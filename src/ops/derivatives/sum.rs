@@ -2,9 +2,9 @@
 //!
 //! A contribution to the gradient of a narrow value, `f16` or `bf16`, may be rounded to the value's
 //! type. A running sum must not be rounded, because it would lose small contributions. So the sum
-//! is stored in the type of [`DType::computed_in`], and is rounded once, when it is handed out.
-//! Three cases need no wide memory: one contribution; two contributions, which are added when they
-//! are handed out; disjoint parts.
+//! is stored in the type of [`DType::computed_in`], and is rounded once, when the gradient is
+//! taken. Three cases need no wide memory: one contribution; two contributions, which are added
+//! when the gradient is taken; contributions to disjoint parts.
 
 use super::adding::{added, added_to_part, own, summed, tracked_part};
 use super::backward::GradientSum;
@@ -28,7 +28,7 @@ impl ValueOfSum {
         self.dtype.computed_in()
     }
 
-    /// Returns whether an array is narrow: its sums are held in another type.
+    /// Returns whether the type of `array` is narrower than the type of sums.
     fn is_narrow(&self, array: &AnyArray) -> bool {
         array.dtype != self.wide()
     }
@@ -76,7 +76,8 @@ impl GradientSum {
         Ok(of.sum([sum, contribution], of.wide())?.into())
     }
 
-    /// Adds a contribution to the elements of `part`. If there is no sum yet, adds it to zeros.
+    /// Adds a contribution to the elements of `part`. If `sum` is `None`, adds the contribution to
+    /// zeros.
     #[track_caller]
     pub(super) fn with_part(
         sum: Option<Self>,
@@ -124,8 +125,8 @@ impl GradientSum {
         }
     }
 
-    /// Returns the sum without rounding it. If each element has one contribution, the type is that
-    /// contribution's, else the type of [`DType::computed_in`].
+    /// Returns the sum without rounding it. If each element has one contribution, the sum has the
+    /// type of the contributions. Otherwise, it has the type of [`DType::computed_in`].
     #[track_caller]
     pub(super) fn unrounded(self, of: &ValueOfSum) -> Result<AnyArray> {
         match self.more {

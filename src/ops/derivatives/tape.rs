@@ -2,8 +2,8 @@
 //!
 //! A tape lists the values that it tracks. For each operation that computed tracked values, the
 //! tape stores a step that passes gradients back. A [`ValueId`] in a handle identifies the tracked
-//! value in its memory. Views share the handle and the value id. While an operation computes, the
-//! tape is paused. So it records one step, even if it consists of other operations.
+//! value in the handle's memory. Views share the handle and the value id. While an operation runs,
+//! the tape is paused. So an operation records one step, even if it consists of other operations.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -36,13 +36,13 @@ const STEPS: usize = 16;
 struct Tape {
     number: TapeId,
     origin: Origin,
-    /// True if its backward passes check for NaN.
+    /// True if backward passes of this tape check for NaN.
     detects_anomalies: bool,
     /// True if tracked values became constants on purpose: by `stop_gradient`, or by a function of
     /// slope zero.
     has_constants: bool,
     values: Vec<TrackedValue>,
-    /// The first step that may have read a value, by the number of the value.
+    /// The first step that may have read a value, by the index of the value.
     first_readers: Vec<usize>,
     steps: Vec<TapeStep>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct TrackedValue {
 
 /// A recorded operation, with its backward pass.
 pub(crate) struct TapeStep {
-    /// The numbers of its results; `None` for results that are not tracked.
+    /// The value indices of the results; `None` for results that are not tracked.
     pub(crate) results: SmallVec<[Option<u32>; 1]>,
     pub(crate) back: BackwardStep,
     pub(crate) call_site: &'static Location<'static>,
@@ -98,18 +98,17 @@ pub(super) fn begin(number: TapeId, function: &'static str) -> Result<()> {
 }
 
 pub(super) fn end() {
-    // Dropped outside of the borrow, because the saved values of steps are arrays.
+    // The tape is dropped outside the borrow, because its steps save arrays.
     let ended = TAPE.try_with(|tape| tape.borrow_mut().take());
     drop(ended);
     set_has_tape(false);
 }
 
-/// Returns whether this thread has a tape.
 pub(crate) fn has_tape() -> bool {
     with_tape(|_| ()).is_some()
 }
 
-/// Returns the error for a tape of `function` while the thread has another one.
+/// Returns the error of `function`, which begins a tape while the thread has another tape.
 #[cold]
 fn nested(function: &str, outer: Origin) -> Error {
     let Origin {
@@ -130,7 +129,7 @@ fn nested(function: &str, outer: Origin) -> Error {
     Error::new(ErrorCode::Gradient, text)
 }
 
-/// Makes the backward passes of this thread's tape, if there is one, check for NaN.
+/// Enables the check for NaN in backward passes of this thread's tape, if the thread has a tape.
 pub(crate) fn detect_anomalies() {
     with_tape(|tape| tape.detects_anomalies = true);
 }
@@ -140,13 +139,13 @@ pub(crate) fn detects_anomalies() -> bool {
     with_tape(|tape| tape.detects_anomalies).unwrap_or(false)
 }
 
-/// Notes that tracked values became constants on purpose.
+/// Records that tracked values became constants on purpose.
 pub(crate) fn note_constants() {
     with_tape(|tape| tape.has_constants = true);
 }
 
-/// Returns whether tracked values became constants on purpose, so that a loss without gradients may
-/// be intended.
+/// Returns whether tracked values became constants on purpose. Then a loss without gradients may be
+/// intended.
 pub(crate) fn has_constants() -> bool {
     with_tape(|tape| tape.has_constants).unwrap_or(false)
 }
@@ -156,8 +155,8 @@ fn with_tape<R>(see: impl FnOnce(&mut Tape) -> R) -> Option<R> {
     TAPE.with_borrow_mut(|tape| tape.as_mut().map(see))
 }
 
-/// Returns the number of the tracked value in `buffer`, if any. Records that the next step may read
-/// that value.
+/// Returns the index of the tracked value in `buffer`, if any. Records that the next step may read
+/// this value.
 ///
 /// # Errors
 ///
@@ -171,7 +170,7 @@ pub(crate) fn tracked(buffer: &Buffer) -> Result<Option<u32>> {
     }
 }
 
-/// Like [`tracked`], for a value that a tape tracked when its id was made.
+/// Like [`tracked`], for the value id of a buffer.
 #[track_caller]
 fn tracked_by(value_id: ValueId) -> Result<Option<u32>> {
     let is_own = TAPE.with_borrow_mut(|tape| {
@@ -199,11 +198,11 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
-    /// Returns the tracked value that an array is or is a part of.
+    /// Returns the tracked value, or the part of a tracked value, that an array contains.
     ///
     /// # Errors
     ///
-    /// Those of [`tracked`].
+    /// Returns the errors of [`tracked`].
     #[track_caller]
     pub(crate) fn of(buffer: &Buffer, layout: &Layout) -> Result<Option<Self>> {
         let value = tracked(buffer)?;
@@ -213,7 +212,7 @@ impl Tracked {
         }))
     }
 
-    /// Returns whether the step read all elements, in their order.
+    /// Returns whether the step read the whole value, in the layout of the value.
     pub(super) fn is_whole(&self) -> bool {
         with_value(self.value, |value| value.layout == self.layout)
     }
@@ -223,7 +222,7 @@ impl Tracked {
 ///
 /// # Panics
 ///
-/// If the elements have gaps: a gradient has the layout of its values.
+/// Panics if the elements have gaps, because a gradient has the layout of its value.
 pub(crate) fn track(buffer: Buffer, layout: &Layout, dtype: DType) -> Buffer {
     track_value(buffer, (layout, dtype), true)
 }
@@ -251,8 +250,8 @@ fn track_value(buffer: Buffer, (layout, dtype): (&Layout, DType), is_variable: b
     buffer.with_value_id(value_id)
 }
 
-/// Lets the value `index` be saved like the value of `outer`, to which it is equal. Does nothing
-/// and returns false if `outer` is only a part of its value.
+/// Makes the value `index` a variable if the equal value `outer` is a variable. If `outer` is only
+/// a part of its value, returns false and does nothing.
 pub(super) fn saves_like(index: u32, outer: &Tracked) -> bool {
     let is_whole = |tape: &mut Tape| {
         let (own, outer_value) = (index as usize, outer.value as usize);
@@ -265,7 +264,7 @@ pub(super) fn saves_like(index: u32, outer: &Tracked) -> bool {
     with_tape(is_whole).unwrap_or(false)
 }
 
-/// Notes that the step that computed these values takes their gradients unrounded.
+/// Records that the step that computed these values takes their gradients unrounded.
 pub(super) fn take_unrounded(values: &SmallVec<[Option<u32>; 1]>) {
     with_tape(|tape| {
         for &value in values.iter().flatten() {
@@ -274,11 +273,11 @@ pub(super) fn take_unrounded(values: &SmallVec<[Option<u32>; 1]>) {
     });
 }
 
-/// The first reader of values that no step has read.
+/// The first reader of a value that no step has read.
 pub(crate) const NEVER: usize = usize::MAX;
 
 /// Returns the first step that may have read the value `index`, or [`NEVER`]. When the backward
-/// pass has taken that step, the value's gradient is complete.
+/// pass has removed this step, the gradient of the value is complete.
 pub(crate) fn first_reader(index: u32) -> usize {
     TAPE.with_borrow(|tape| {
         let tape = tape.as_ref().expect("a tape tracks them");
@@ -286,7 +285,6 @@ pub(crate) fn first_reader(index: u32) -> usize {
     })
 }
 
-/// Returns the result of `see` for the value `index`.
 pub(crate) fn with_value<R>(index: u32, see: impl FnOnce(&TrackedValue) -> R) -> R {
     TAPE.with_borrow(|tape| {
         let tape = tape.as_ref().expect("a tape tracks them");
@@ -298,7 +296,6 @@ pub(super) fn number() -> Option<TapeId> {
     with_tape(|tape| tape.number)
 }
 
-/// Appends a step.
 pub(crate) fn push(step: TapeStep) {
     TAPE.with_borrow_mut(|tape| {
         if let Some(tape) = tape {
@@ -307,7 +304,6 @@ pub(crate) fn push(step: TapeStep) {
     });
 }
 
-/// Returns the number of steps on the tape.
 pub(crate) fn length() -> usize {
     TAPE.with_borrow(|tape| tape.as_ref().map_or(0, |tape| tape.steps.len()))
 }
@@ -319,13 +315,12 @@ pub(crate) fn with_step<R>(number: usize, see: impl FnOnce(&TapeStep) -> R) -> R
     })
 }
 
-/// Takes the last step.
 pub(super) fn pop() -> Option<TapeStep> {
     TAPE.with_borrow_mut(|tape| tape.as_mut()?.steps.pop())
 }
 
-/// Makes the step `from` the first reader of all values whose first reader is a later step. A
-/// checkpoint will record the step `from` again.
+/// Makes the step `from` the first reader of all values that only later steps may have read. A
+/// checkpoint will record a step at the index `from`.
 pub(super) fn read_at(from: usize) {
     with_tape(|tape| {
         let later = tape.first_readers.iter_mut();
@@ -334,7 +329,7 @@ pub(super) fn read_at(from: usize) {
     });
 }
 
-/// Visits the steps, the first one first.
+/// Visits the steps in the order in which they were recorded.
 pub(crate) fn steps(see: &mut dyn FnMut(&TapeStep)) {
     TAPE.with_borrow(|tape| {
         let steps = tape.iter().flat_map(|tape| &tape.steps);

@@ -10,7 +10,7 @@ use crate::ops::expression::any_lazy::AnyLazy;
 pub(crate) struct Total(Option<Array<f64>>);
 
 impl Total {
-    /// Adds a sum of rank 0.
+    /// Adds `sum`, an array of rank 0.
     #[track_caller]
     pub(crate) fn add(&mut self, sum: Array<f64>) -> Result<()> {
         match &mut self.0 {
@@ -25,7 +25,7 @@ impl Total {
         }
     }
 
-    /// Reads the sum.
+    /// Returns the sum as a number. The sum of no arrays is 0.
     #[track_caller]
     pub(crate) fn item(&self) -> Result<f64> {
         match &self.0 {
@@ -35,13 +35,12 @@ impl Total {
     }
 }
 
-/// The Euclidean norm of the elements of all arrays in `f64`, on the device of the first array. A
-/// computation overflows only if the result does.
+/// The Euclidean norm of the elements of all arrays in `f64`, on the device of the first array. An
+/// intermediate result overflows only if the norm overflows.
 #[derive(Default)]
 pub(crate) struct GlobalNorm(Option<Array<f64>>);
 
 impl GlobalNorm {
-    /// Adds the elements of an array.
     #[track_caller]
     pub(crate) fn add(&mut self, array: &AnyArray) -> Result<()> {
         let norm = Array::from_erased(array.lazy().cast(DType::F64).norm()?);
@@ -65,7 +64,7 @@ impl GlobalNorm {
         }
     }
 
-    /// Returns the norm in memory outside of every cache, so that an optimizer may store it.
+    /// Returns the norm in memory outside all caches, so that an optimizer may store the norm.
     #[track_caller]
     pub(crate) fn into_kept(self) -> Result<Array<f64>> {
         let _outside = enter_uncached();
@@ -73,7 +72,7 @@ impl GlobalNorm {
         Ok(Array::from_erased(copy))
     }
 
-    /// Reads the norm.
+    /// Returns the norm as a number. The norm of no arrays is 0.
     #[track_caller]
     pub(crate) fn item(&self) -> Result<f64> {
         match &self.0 {
@@ -82,14 +81,14 @@ impl GlobalNorm {
         }
     }
 
-    /// Returns true if the norm is on a device without data.
+    /// Returns whether the norm is on a device without data.
     pub(crate) fn is_unknown(&self) -> bool {
         let total = self.0.as_ref();
         total.is_some_and(|total| total.device().backend().is_meta())
     }
 }
 
-/// Returns √(x² + y²) of numbers that are not negative.
+/// Returns √(x² + y²) of nonnegative numbers.
 fn hypot(x: AnyLazy, y: AnyLazy) -> AnyLazy {
     let [least, most] = [f64::MIN_POSITIVE, f64::MAX].map(|size| AnyLazy::number(DType::F64, size));
     let size = x.clone().maximum(y.clone()).clamp(least, most);

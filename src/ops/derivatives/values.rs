@@ -1,4 +1,4 @@
-//! Nodes of floats and complex numbers, with the operators and functions that rules are written in.
+//! Nodes of floats and complex numbers, with the operators and functions that rules use.
 
 use std::cell::RefCell;
 
@@ -13,8 +13,8 @@ use crate::ops::expression::template::{GraphTemplate, TemplateNode};
 use crate::ops::expression::vocabulary::vocabulary;
 use cachescope_kernels::elementwise::call::{Call, Calls, MOST_OPERANDS};
 
-/// A node with the operators and functions that rules are written in. Operands of an operator have
-/// one type.
+/// A node with the operators and functions that rules use. The operands of an operator have one
+/// type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JointValue<'g> {
     joint: &'g RefCell<GraphTemplate>,
@@ -35,14 +35,14 @@ impl<'g> JointValue<'g> {
         Self::new(self.joint, append(&mut self.joint.borrow_mut()))
     }
 
-    /// Appends one value of this type.
+    /// Appends a constant of this node's type.
     pub(super) fn constant(self, value: f64) -> Self {
         let dtype = self.dtype();
         let bits = bits_of_number(dtype, value);
         self.appended(|joint| joint.push(NodeKind::Scalar(bits), dtype))
     }
 
-    /// Appends the function of this type, of this value and `others`.
+    /// Appends a call of `calls` in this node's type. The operands are this value and `others`.
     pub(super) fn apply<const N: usize>(self, calls: &'static Calls, others: [Self; N]) -> Self {
         self.call(calls.at(self.dtype()), &others)
     }
@@ -68,7 +68,7 @@ impl<'g> JointValue<'g> {
         mask.call(select, &[other, self])
     }
 
-    /// Returns whether this is a constant, from which 1 can be subtracted without rounding.
+    /// Returns whether this value is a constant from which 1 can be subtracted without rounding.
     pub(super) fn is_exact_less_one(self) -> bool {
         let joint = self.joint.borrow();
         let is_exact = |value: f64| (value - 1.0) + 1.0 == value;
@@ -88,7 +88,7 @@ impl<'g> JointValue<'g> {
         }
     }
 
-    /// Returns false for a constant other than `value`.
+    /// Returns false if this value is a constant other than `value`. Otherwise, returns true.
     pub(super) fn may_be(self, value: i32) -> bool {
         let kind = self.joint.borrow().nodes[self.node as usize].kind;
         !matches!(kind, NodeKind::Scalar(bits) if bits.low() as i32 != value)
@@ -98,7 +98,7 @@ impl<'g> JointValue<'g> {
         self.ne(self.constant(value))
     }
 
-    /// Returns the complex number of this real part.
+    /// Returns the complex number with this real part and the imaginary part `im`.
     pub(super) fn with_imaginary(self, im: Self) -> Self {
         self.apply(OfParts::CALLS, [im])
     }

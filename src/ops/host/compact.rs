@@ -43,7 +43,7 @@ impl FlagBlocks {
         }
         let (elements, length) = (Elements::of(flags)?, flags.len());
         let count = |first: usize, end: usize| -> usize {
-            // There are so few flags that a byte can count them.
+            // A chunk has so few flags that a byte can count them.
             let parts = (first..end).step_by(CHUNK - 1).map(|part| {
                 let flags = elements.run(part, (end - part).min(CHUNK - 1));
                 flags.fold(0_u8, |sum, flag| sum.wrapping_add(u8::from(flag)))
@@ -64,7 +64,6 @@ impl FlagBlocks {
         })
     }
 
-    /// Returns the number of true flags.
     fn count(&self) -> usize {
         self.starts[self.starts.len() - 1]
     }
@@ -73,7 +72,7 @@ impl FlagBlocks {
         Work::of_bytes(self.starts.len() - 1, BLOCK * bytes_each)
     }
 
-    /// Returns the numbers of a block's flags, and the positions of its elements in the output.
+    /// Returns the indices of a block's flags, and the positions of its elements in the output.
     fn block(&self, number: usize) -> (Range<usize>, Range<usize>) {
         let first = number * BLOCK;
         let numbers = first..self.length.min(first + BLOCK);
@@ -82,7 +81,7 @@ impl FlagBlocks {
 
     /// # Safety
     ///
-    /// The flags must be alive and not written to, and `numbers` must be numbers of flags.
+    /// The flags must be alive and not written to, and `numbers` must be indices of flags.
     #[inline(always)]
     unsafe fn flags(&self, numbers: Range<usize>) -> &[bool] {
         // SAFETY: by this function's contract. The flags are contiguous, as `of` has checked.
@@ -117,9 +116,10 @@ pub(in crate::ops) fn compacted(
                     let (numbers, places) = blocks.block(block);
                     let from = from.at(numbers.start * bytes);
                     let out = to.at(places.start * bytes).cast();
-                    // SAFETY: the memory is alive while a launch runs. Its ranges do not overlap,
-                    // so neither do the positions of their blocks. The stream is ordered after the
-                    // writes to the operands, which have these elements.
+                    // SAFETY: the memory is alive during a launch. The ranges of a launch do not
+                    // overlap, so the positions of their blocks do not overlap. The stream is
+                    // ordered after the writes to the operands, which have the elements of all
+                    // blocks.
                     unsafe {
                         write_elements(*bytes, blocks.flags(numbers), from, out, places.len());
                     }
@@ -127,13 +127,14 @@ pub(in crate::ops) fn compacted(
             },
         );
     };
-    // SAFETY: the blocks cover all flags, and each writes an element to each of its positions, or
+    // SAFETY: the blocks cover all flags. Each block writes an element to each of its positions, or
     // panics.
     unsafe { computed_any(order.device, &shape, array.dtype, write) }
 }
 
 /// Returns the positions of the true flags in an array of `shape`. Each position is a row of
-/// indices along the axes. The flags are contiguous, one for each element of the shape.
+/// indices along the axes of `shape`. `flags` is contiguous, with one flag for each element of
+/// `shape`.
 #[track_caller]
 pub(in crate::ops) fn positions(
     order: HostOrder<'_>,
@@ -152,7 +153,9 @@ pub(in crate::ops) fn positions(
             let rank = shape.ndim();
             for block in range {
                 let (numbers, places) = blocks.block(block);
-                // SAFETY: as above; each position is a row.
+                // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+                // overlap. The part has a row for each position of the block. The stream is ordered
+                // after the writes to the flags.
                 let (flags, out) = unsafe {
                     let out = output.part(places.start * rank..places.end * rank);
                     (blocks.flags(numbers.clone()), out)
@@ -161,6 +164,7 @@ pub(in crate::ops) fn positions(
             }
         });
     };
-    // SAFETY: as above, with rows in place of elements.
+    // SAFETY: the blocks cover all flags. Each block writes a row to each of its positions, or
+    // panics.
     unsafe { computed(order.device, &rows, write) }
 }

@@ -1,4 +1,4 @@
-//! Convolutions of `f32` and `f64`, and their gradients. Threads share the work of the loops of
+//! Convolutions of `f32` and `f64`, and their gradients. Threads share the loops of
 //! [`convolution`](cachescope_kernels::convolution).
 
 use std::sync::Arc;
@@ -58,7 +58,8 @@ fn gathered_any(
 }
 
 /// Returns partial gradients of the kernel of a convolution, along the first axis. Each partial
-/// gradient is computed from some of the images, and their sum is the whole gradient.
+/// gradient is computed from some of the images. The sum of the partial gradients is the whole
+/// gradient.
 #[track_caller]
 pub(in crate::ops) fn correlated(
     input: &AnyArray,
@@ -78,15 +79,15 @@ fn typed<T: AnyElement>(arrays: [&AnyArray; 2]) -> [Array<T>; 2] {
     arrays.map(|array| array.share().into_array())
 }
 
-/// Returns the order of work on untracked operands.
+/// Checks that no operand is tracked, and returns the order of work on the operands.
 #[track_caller]
 fn ordered<'a>(device: &'a Device, operands: &dyn TouchedMemory) -> Result<HostOrder<'a>> {
     check_untracked(operands)?;
     HostOrder::new(device, operands)
 }
 
-/// Returns the sums of a plan. `axes` are the axes of the kernel that count channels of the result
-/// and of the source.
+/// Returns the result of `plan`. `axes` are two axes of the kernel: the channels of the result, and
+/// the channels of the source.
 #[track_caller]
 fn gathered<T: ConvFloat>(
     [source, kernel]: [Array<T>; 2],
@@ -114,20 +115,20 @@ fn gathered<T: ConvFloat>(
     let write = |output: Output<T>| {
         let to = written_by(&output);
         launch(order, work, (&task, &to), |task, &to, jobs| {
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-            // stream is ordered after the writes to the operands.
+            // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+            // overlap. The stream is ordered after the writes to the operands.
             unsafe { T::gather(task, to, jobs) };
         });
     };
-    // SAFETY: the jobs are all pieces of all images, and each writes all channels of its piece. The
-    // results of the passes together are all results.
+    // SAFETY: the jobs cover all pieces of all images. Each job writes all channels of its piece.
+    // The passes together compute all results.
     unsafe { computed(order.device, &shape, write) }.map(Array::into_erased)
 }
 
 /// Returns the elements of the kernel in the order in which [`gather`] reads them. They are ordered
 /// by group, block of [`HEIGHT`] channels of the result, pass, channel of the source, and tap. For
-/// each tap, there is one element for each channel of the block. If there is no channel, the
-/// element is zero.
+/// each tap, there is one element for each channel of the block. The elements of missing channels
+/// are zero.
 #[track_caller]
 fn packed_kernel<T: ConvFloat>(
     order: HostOrder<'_>,
@@ -161,7 +162,7 @@ fn packed_kernel<T: ConvFloat>(
                     let height = HEIGHT.min(outputs - first);
                     let from = kernel.at([group * of_group, 0, 0, 0]);
                     let from = from.wrapping_offset(first as isize * steps[0]);
-                    // SAFETY: the part is the block of this job.
+                    // SAFETY: the part is the block of this job, which no other job writes.
                     let out = unsafe { output.part(job * block_len..(job + 1) * block_len) };
                     let mut lines = out.as_chunks_mut::<HEIGHT>().0.iter_mut();
                     for taps in &**taps {
@@ -181,7 +182,7 @@ fn packed_kernel<T: ConvFloat>(
         );
     };
     let shape: Shape = [plan.groups * blocks, block_len].into();
-    // SAFETY: the jobs are all blocks, and each writes the whole of its block.
+    // SAFETY: the jobs cover all blocks, and each job writes its whole block.
     unsafe { computed(order.device, &shape, write) }
 }
 
@@ -220,11 +221,12 @@ fn correlated_by<T: ConvFloat>(
     let write = |output: Output<T>| {
         let to = written_by(&output);
         launch(order, work, (&task, &to), |task, &to, jobs| {
-            // SAFETY: as for `gathered`.
+            // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+            // overlap. The stream is ordered after the writes to the operands.
             unsafe { T::correlate(task, to, jobs) };
         });
     };
-    // SAFETY: the jobs are all sums of all channels, and each writes its own.
+    // SAFETY: the jobs cover all sums of all channels, and each job writes its own sums.
     unsafe { computed(order.device, &shape, write) }.map(Array::into_erased)
 }
 

@@ -23,11 +23,11 @@ pub(in crate::ops) fn copied(
     let write = |output: Untyped| {
         assert_eq!(output.count(), walk.count(), "copied to another length");
         let (from, to) = (bytes_of(array), bytes_written(&output));
-        // SAFETY: the walk goes over the array and over the output, which has an equal number of
-        // elements.
+        // SAFETY: the walk visits the elements of `array` and all elements of the new output, as
+        // the assertion checks.
         unsafe { copy(order, bytes, from, to, &walk) };
     };
-    // SAFETY: the walk is in row-major order of the output, and has its length.
+    // SAFETY: the walk is in row-major order of the output, and has the length of the output.
     unsafe { computed_any(order.device, shape, array.dtype, write) }
 }
 
@@ -47,23 +47,23 @@ pub(in crate::ops) fn joined(
         for (array, walk) in arrays.iter().zip(walks) {
             assert_eq!(array.dtype, dtype, "joined arrays of several types");
             let from = bytes_of(array.operand());
-            // SAFETY: the walk goes over the array, and over elements of the output that no other
-            // array's walk reaches.
+            // SAFETY: the walk visits the elements of the array, and elements of the output that no
+            // other array's walk visits.
             unsafe { copy(order, dtype.size_bytes(), from, to, &walk) };
         }
     };
-    // SAFETY: the walks together reach every element of the output.
+    // SAFETY: the walks together visit every element of the output.
     unsafe { computed_any(order.device, shape, dtype, write) }
 }
 
-/// Launches a copy from `from` to `to`. `walk` goes over the elements to read and the elements to
-/// write, of `bytes` each.
+/// Launches a copy from `from` to `to`. `walk` visits the elements to read and the elements to
+/// write. Each element has `bytes` bytes.
 ///
 /// # Safety
 ///
-/// The walk must stay within the memory of both, and reach no element of `to` twice. No other
-/// pending work may write these elements. The stream of `order` must be ordered after the writes to
-/// `from`.
+/// The walk must stay within the memory of both arrays, and visit each element of `to` at most
+/// once. No other pending work may write the visited elements of `to`. The stream of `order` must
+/// be ordered after the writes to `from`.
 pub(super) unsafe fn copy(
     order: HostOrder<'_>,
     bytes: usize,
@@ -79,18 +79,19 @@ pub(super) unsafe fn copy(
         work,
         (&reads, &to),
         |&(from, bytes, ref parts), &to, range| {
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-            // rest is this function's contract.
+            // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+            // overlap. This function's contract covers the walk.
             unsafe { copy_parts(bytes, parts, range, from, to) };
         },
     );
 }
 
-/// Launches writes of `value`, of `bytes`, to the elements of `to` that `walk` reaches.
+/// Launches writes of `value` to the elements of `to` that `walk` visits. `value` has `bytes`
+/// bytes.
 ///
 /// # Safety
 ///
-/// As for [`copy`].
+/// The contract of [`copy`] applies.
 pub(super) unsafe fn fill(
     order: HostOrder<'_>,
     (value, bytes): (Bits, usize),
@@ -104,8 +105,8 @@ pub(super) unsafe fn fill(
         work,
         (&reads, &to),
         |&(value, bytes, ref walk), &to, range| {
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-            // rest is this function's contract.
+            // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+            // overlap. This function's contract covers the walk.
             unsafe { fill_runs((value, bytes), walk, range, to) };
         },
     );

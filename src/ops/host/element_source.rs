@@ -1,4 +1,4 @@
-//! The data that a launch reads.
+//! Sources of elements for launches.
 
 use std::ops::Range;
 
@@ -11,12 +11,14 @@ pub(crate) struct Outputs {
     count: usize,
 }
 
-// SAFETY: addresses, which only unsafe functions dereference.
+// SAFETY: only unsafe functions dereference the addresses.
 unsafe impl Send for Outputs {}
-// SAFETY: as above.
+// SAFETY: only unsafe functions dereference the addresses.
 unsafe impl Sync for Outputs {}
 
 impl Outputs {
+    /// Returns outputs at the addresses `bases`.
+    ///
     /// # Panics
     ///
     /// Panics if there are more than [`MOST_RESULTS`] addresses.
@@ -37,26 +39,27 @@ impl Outputs {
     }
 }
 
-/// The elements of one or several expressions over an index space, by their numbers. A source is
-/// plain data, as everything that a launch reads must be.
+/// The elements of one or several expressions over an index space, by element index. A source is
+/// plain data, because a launch must read only plain data.
 pub(crate) trait ElementSource: Send + Sync {
     /// Writes the elements of `range` to their positions in each result.
     ///
     /// # Safety
     ///
-    /// The range must lie within the index space. The memory of the operands must be alive, and
-    /// nothing may write meanwhile to the elements that are read. `outputs` must have an address
-    /// for each result, with room for all elements of the index space. Nobody else may read or
-    /// write the elements of `range` in `outputs`.
+    /// The range must be within the index space. The memory of the operands must be alive, and
+    /// nothing may write to the elements that are read. `outputs` must have an address for each
+    /// result, with space for all elements of the index space. Nothing else may read or write the
+    /// elements of `range` in `outputs`.
     unsafe fn write(&self, range: Range<usize>, outputs: &Outputs);
 
-    /// Calls `see` with each block of `range`: the numbers of its elements, and their address for
-    /// each result. Before the call, the operands of the block have been read. They are not read
-    /// again.
+    /// Calls `see` with each block of `range`: the indices of its elements, and the address of
+    /// these elements for each result. When `see` is called, the operands of the block have been
+    /// read. These operands are not read again.
     ///
     /// # Safety
     ///
-    /// As for [`write`](Self::write), but `see` may write to the elements that it was shown.
+    /// The contract of [`write`](Self::write) applies, except that `see` may write to the elements
+    /// of its block.
     unsafe fn each_block(
         &self,
         range: Range<usize>,

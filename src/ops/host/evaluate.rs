@@ -15,8 +15,8 @@ use crate::ops::expression::graph::{ExpressionGraph, Results};
 use crate::ops::expression::tree::Tree;
 use crate::ops::order::{HostOrder, ReadOperands};
 
-/// Computes the elements of each result of `graph` over `shape`, whose length was checked. Takes
-/// one pass over the elements, and one allocation for each result.
+/// Returns a new buffer for each result of `graph`, with its elements over `shape`. One pass
+/// computes all results. The caller has checked the length of `shape`.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     order: HostOrder<'_>,
@@ -31,7 +31,7 @@ pub(in crate::ops) fn evaluate(
         bytes_each += element_bytes;
         results.push(allocate_for(order.device, shape, element_bytes)?);
     }
-    // SAFETY: the results are new, and have room for the elements.
+    // SAFETY: the results are new, and have space for the elements.
     unsafe {
         let outputs = outputs_of(&results);
         write(&program, &outputs, program.work(bytes_each), order);
@@ -39,9 +39,9 @@ pub(in crate::ops) fn evaluate(
     Ok(results)
 }
 
-/// Computes the elements of an expression by `fused`, the loop that the expression was compiled to.
-/// The operands of `tree` are dense and of `shape`. Each element has `element_bytes`, and its
-/// computation reads `bytes_read`.
+/// Computes the elements of `tree` by `fused`, the loop that the expression was compiled to. The
+/// operands of `tree` are dense and of `shape`. Each element has `element_bytes` bytes, and its
+/// computation reads `bytes_read` bytes.
 #[track_caller]
 pub(in crate::ops) fn evaluate_fused(
     fused: &dyn ElementSource,
@@ -56,13 +56,13 @@ pub(in crate::ops) fn evaluate_fused(
     let count = buffer.size_bytes() / element_bytes;
     let work = Work::of_elements(count, element_bytes + bytes_read);
     let outputs = outputs_of(std::slice::from_ref(&buffer));
-    // SAFETY: the result is new, and has room for the elements.
+    // SAFETY: the result is new, and has space for the elements.
     unsafe { write(fused, &outputs, work, order) };
     Ok(buffer)
 }
 
 /// Computes the elements of `value` by its loop, like [`evaluate_fused`], but over blocks of its
-/// operands. Returns `None` if it has no loop.
+/// operands. Returns `None` if `value` has no loop.
 #[track_caller]
 pub(in crate::ops) fn evaluate_blocks(
     value: &dyn Fusing,
@@ -78,19 +78,20 @@ pub(in crate::ops) fn evaluate_blocks(
     }
     let _timed = Timed::begin(device);
     let order = HostOrder::new(device, &ReadOperands(value as &dyn Tree))?;
-    // Not in the closure, because an error would then report the closure as the call site.
+    // The allocation is outside the closure, where an error would report the closure as the call
+    // site.
     let buffer = allocate_for(device, shape, element_bytes)?;
     let count = buffer.size_bytes() / element_bytes;
     let work = Work::of_elements(count, element_bytes + bytes_read);
     let outputs = outputs_of(std::slice::from_ref(&buffer));
     value.fused(shape, &mut |fused| {
-        // SAFETY: the result is new, and has room for the elements.
+        // SAFETY: the result is new, and has space for the elements.
         unsafe { write(&FusedBlocks { fused, operands }, &outputs, work, order) };
     });
     Ok(Some(buffer))
 }
 
-/// Allocates memory for the elements of `shape`, whose length was checked.
+/// Allocates memory for the elements of `shape`. The caller has checked the length of `shape`.
 #[inline]
 #[track_caller]
 pub(super) fn allocate_for(device: &Device, shape: &Shape, element_bytes: usize) -> Result<Buffer> {
@@ -101,7 +102,6 @@ pub(super) fn allocate_for(device: &Device, shape: &Shape, element_bytes: usize)
     }
 }
 
-/// Returns the addresses of `results`.
 #[inline]
 fn outputs_of(results: &[Buffer]) -> Outputs {
     let bases = results
@@ -114,9 +114,9 @@ fn outputs_of(results: &[Buffer]) -> Outputs {
 ///
 /// # Safety
 ///
-/// There must be an output for each result of the source, with room for its elements. Nobody else
-/// may read or write them, and they must be no part of the operands. The stream must be ordered
-/// after other uses of the memory.
+/// There must be an output for each result of the source, with space for its elements. Nothing else
+/// may read or write the outputs, and they must not overlap the operands. The stream of `order`
+/// must be ordered after other uses of the memory.
 #[inline]
 pub(super) unsafe fn write(
     source: &dyn ElementSource,
@@ -125,10 +125,10 @@ pub(super) unsafe fn write(
     order: HostOrder<'_>,
 ) {
     launch_source(order, work, (source, outputs), |source, outputs, range| {
-        // SAFETY: the memory is alive while a launch runs. Its ranges lie in the index space and do
-        // not overlap. The stream is ordered after the work of other streams on the memory. The
-        // outputs are not part of the operands, and have room for all elements, by this function's
-        // contract.
+        // SAFETY: the memory is alive during a launch. The ranges of a launch are in the index
+        // space and do not overlap. The stream is ordered after the work of other streams on the
+        // memory. By this function's contract, the outputs do not overlap the operands, and have
+        // space for all elements.
         unsafe { source.write(range, outputs) };
     });
 }

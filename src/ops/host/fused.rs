@@ -21,8 +21,8 @@ use cachescope_kernels::vector::{Loop, has_vectors, has_wide_vectors, vectorised
 /// that no loop is compiled for it.
 pub(crate) trait Fusing: Tree {
     /// Calls `see` with the loop that the expression was compiled to, over results of this `shape`.
-    /// Does nothing if there is no loop. The operands are dense and of this shape, or their
-    /// addresses are [given](FusedLoop::fill_at).
+    /// Does nothing if the expression has no loop. The operands are dense and of this shape, or
+    /// [`fill_at`](FusedLoop::fill_at) receives their addresses.
     fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn FusedLoop));
 }
 
@@ -57,14 +57,14 @@ impl Fusing for Unfused<'_> {
 pub(crate) trait FusedLoop: ElementSource {
     fn element_bytes(&self) -> usize;
 
-    /// Computes the elements of `numbers`, at most [`STAGE`], and writes them to `to`. The
-    /// operands' elements for the first number are at `firsts`.
+    /// Computes the elements of `numbers`, at most [`STAGE`], and writes them to `to`. `firsts` has
+    /// the address of each operand's element for the first of `numbers`.
     ///
     /// # Safety
     ///
     /// From `firsts` on, each operand must have contiguous, readable elements for all of `numbers`.
-    /// `firsts` must be in the order of the expression. `to` must have room for the results, and
-    /// must be no part of the operands.
+    /// `firsts` must be in the order of the expression. `to` must have space for the results, and
+    /// must not overlap the operands.
     unsafe fn fill_at(&self, firsts: &[*const u8], numbers: Range<usize>, to: *mut u8);
 
     /// Returns the program that computes the expression without its loop.
@@ -74,9 +74,9 @@ pub(crate) trait FusedLoop: ElementSource {
 /// The number of elements that are computed in a buffer before they overwrite other elements.
 const STAGE: usize = 1024;
 
-/// A run as the source of a launch. Its loop is compiled for processors with AVX2, FMA and F16C
-/// only, and skips rare elements. The library's loops compute the rest. These limits halve or
-/// quarter the compile time of the loop.
+/// A run as the source of a launch. Its loop is compiled only for processors with AVX2, FMA and
+/// F16C, and skips rare elements. The library's loops compute the blocks with rare elements. These
+/// two limits halve or quarter the compile time of the loop.
 #[derive(Clone, Debug)]
 pub(crate) struct Fused<'a, R> {
     run: R,
@@ -104,53 +104,53 @@ impl<'a, R: Run> Fused<'a, R> {
         (has_vectors() && !is_for_blocks).then_some(Self { run, rest })
     }
 
-    /// Writes the elements from number `start` on to all of `out`. If an element is rare, all
-    /// elements are computed again.
+    /// Writes the elements from the element `start` on to all of `out`. If an element is rare, the
+    /// library's loops compute all elements again.
     ///
     /// # Safety
     ///
-    /// The run must have these elements, and `out` must be no part of its operands.
+    /// The run must have these elements, and `out` must not overlap its operands.
     unsafe fn fill(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) {
         // SAFETY: by this function's contract.
         if unsafe { Self::fill_fast(self.run, start, out) } {
-            // SAFETY: as above.
+            // SAFETY: by this function's contract.
             unsafe { self.compute_again(start, out) };
         }
     }
 
-    /// Writes the elements from number `start` on to all of `out` by the library's loops.
+    /// Writes the elements from the element `start` on to all of `out` by the library's loops.
     ///
     /// # Safety
     ///
-    /// As for [`fill`](Self::fill).
+    /// The contract of [`fill`](Self::fill) applies.
     #[cold]
     unsafe fn compute_again(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) {
         let base = out.as_mut_ptr().wrapping_sub(start).cast();
-        // SAFETY: `base` is the address of element 0. From element `start` on, `out` has room for
-        // the range.
+        // SAFETY: `base` is the address of element 0. From the element `start` on, `out` has space
+        // for the range.
         unsafe { self.rest.write(start..start + out.len(), base) };
     }
 
-    /// Like [`fill`](Self::fill), but writes wrong values for rare elements, and returns whether
-    /// there are any. This function has the only copy of the loop.
+    /// Like [`fill`](Self::fill), but writes wrong values for rare elements. Returns whether any
+    /// element is rare. This function has the only copy of the loop.
     ///
     /// # Safety
     ///
-    /// As for [`fill`](Self::fill).
+    /// The contract of [`fill`](Self::fill) applies.
     #[inline(never)]
     unsafe fn fill_fast(run: R, start: usize, out: &mut [MaybeUninit<R::Item>]) -> bool {
-        // SAFETY: the processor has the features, as `new` has checked. The rest is this function's
-        // contract.
+        // SAFETY: `new` has checked that the processor has the features. This function's contract
+        // covers the elements.
         unsafe { vectorised_for_certain(FillFast { run, start }, out) }
     }
 }
 
 impl Rest<'_> {
-    /// Writes the elements of `range`, counted from `base` on.
+    /// Writes the elements of `range`. `base` is the address of element 0.
     ///
     /// # Safety
     ///
-    /// As for [`ElementSource::write`].
+    /// The contract of [`ElementSource::write`] applies.
     #[cold]
     unsafe fn write(&self, range: Range<usize>, base: *mut u8) {
         // SAFETY: by this function's contract.
@@ -160,8 +160,8 @@ impl Rest<'_> {
     fn program(&self) -> BlockProgram {
         match self {
             Self::Program(program) => BlockProgram::clone(program),
-            // Not over the expression graph's own shape, which has only one element if all operands
-            // are single values.
+            // The program is over `shape`, because the graph's own shape may be smaller. It has
+            // only one element if all operands are single values.
             Self::Tree(tree, shape) => match ExpressionGraph::of(*tree) {
                 Ok(graph) => BlockProgram::new(&graph, &IndexSpace::row_major(shape)),
                 Err(error) => unreachable!("the operands broadcast to {shape}: {error}"),
@@ -178,7 +178,7 @@ impl<R: Run> ElementSource for Fused<'_, R> {
         let out = unsafe { std::slice::from_raw_parts_mut(base.add(range.start), range.len()) };
         let length = if R::RARE { BLOCK } else { range.len().max(1) };
         for (number, block) in out.chunks_mut(length).enumerate() {
-            // SAFETY: as above.
+            // SAFETY: by this function's contract. The block is in `out`.
             unsafe { self.fill(range.start + number * length, block) };
         }
     }
@@ -191,8 +191,8 @@ impl<R: Run> ElementSource for Fused<'_, R> {
         let mut stage = [const { MaybeUninit::uninit() }; STAGE];
         for start in range.clone().step_by(STAGE) {
             let count = STAGE.min(range.end - start);
-            // SAFETY: by this function's contract, the run has the elements, and nothing but `see`
-            // writes to them, later. The stage is on this thread's stack.
+            // SAFETY: by this function's contract, the run has the elements. Only `see` writes to
+            // them, after they were read. The stage is on this thread's stack.
             unsafe { self.fill(start, &mut stage[..count]) };
             see(start..start + count, &[stage.as_ptr().cast()]);
         }

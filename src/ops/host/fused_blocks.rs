@@ -21,8 +21,8 @@ impl ElementSource for FusedBlocks<'_> {
         let base = outputs.all()[0];
         let mut fill = |numbers: Range<usize>, firsts: &[*const u8]| {
             let to = base.wrapping_add(numbers.start * self.fused.element_bytes());
-            // SAFETY: by this function's contract, there is room for the elements. Each operand has
-            // elements for all of `numbers`, from its address on.
+            // SAFETY: by this function's contract, there is space for the elements. Each operand
+            // has elements for all of `numbers`, from its address on.
             unsafe { self.fused.fill_at(firsts, numbers, to) };
         };
         // SAFETY: by this function's contract.
@@ -37,7 +37,8 @@ impl ElementSource for FusedBlocks<'_> {
         // Elements have at most 16 bytes.
         let mut stage = [const { MaybeUninit::<u128>::uninit() }; BLOCK];
         let mut fill = |numbers: Range<usize>, firsts: &[*const u8]| {
-            // SAFETY: as in `write`; the stage is on this thread's stack.
+            // SAFETY: each operand has elements for all of `numbers`, from its address on. The
+            // stage has space for a block, and is on this thread's stack.
             unsafe { (self.fused).fill_at(firsts, numbers.clone(), stage.as_mut_ptr().cast()) };
             see(numbers, &[stage.as_ptr().cast()]);
         };

@@ -1,4 +1,4 @@
-//! Arrays computed from the positions of their elements alone.
+//! Arrays that are computed only from the positions of their elements.
 
 use std::marker::PhantomData;
 
@@ -14,14 +14,13 @@ const BYTES_OF_TIME: usize = 16;
 
 /// A [`Fill`] of elements of one type, as a value.
 pub(in crate::ops) trait AnyFill: Send + Sync + 'static {
-    /// Returns the type of the elements.
     fn dtype(&self) -> DType;
 
     /// Launches the writes of all elements of a new array.
     ///
     /// # Safety
     ///
-    /// The output must be of elements of this type.
+    /// The output must have elements of the type of this fill.
     unsafe fn launch(&self, order: HostOrder<'_>, output: Untyped);
 
     /// See [`Fill::operands`].
@@ -37,10 +36,9 @@ pub(in crate::ops) trait AnyFill: Send + Sync + 'static {
 /// A function that uses a fill.
 pub(in crate::ops) type TakeFill<'a> = &'a mut dyn FnMut(&dyn AnyFill);
 
-/// A function that passes the fill of a number of elements to a [`TakeFill`].
+/// A function that makes the fill of a number of elements, and passes it to a [`TakeFill`].
 pub(in crate::ops) type Draw<'a> = &'a mut dyn FnMut(usize, TakeFill<'_>);
 
-/// A fill of elements of `T`.
 pub(in crate::ops) struct TypedFill<T, F> {
     fill: F,
     /// The loop that writes elements of this fill.
@@ -54,7 +52,7 @@ impl<T: AnyElement, F: Fill<T>> TypedFill<T, F> {
         unsafe { Self::with_loop(fill, fill_loop::<T, F>) }
     }
 
-    /// Returns the fill whose loop is `run`.
+    /// Returns a fill with the loop `run`.
     ///
     /// # Safety
     ///
@@ -78,9 +76,9 @@ impl<T: AnyElement, F: Fill<T>> AnyFill for TypedFill<T, F> {
             |(fill, run), output, range| {
                 let fill = std::ptr::from_ref(fill).cast();
                 let to = output.part(T::DTYPE, range.start);
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                // The loop is for the fill and for the type of its elements. The output has this
-                // type by this function's contract.
+                // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+                // overlap. The loop is for the fill and for the type of its elements. By this
+                // function's contract, the output has this type.
                 unsafe { run(fill, range.start, to, range.len()) };
             },
         );
@@ -114,6 +112,7 @@ pub(in crate::ops) fn generate(
         });
         assert!(is_filled, "nothing was given to fill the array");
     };
-    // SAFETY: a fill was passed. `TypedFill` is the only kind, and its launch covers all elements.
+    // SAFETY: a fill was launched, as just checked. `TypedFill` is the only implementation, and its
+    // launch covers all elements.
     unsafe { computed_any(order.device, shape, dtype, write) }
 }

@@ -24,7 +24,6 @@ use cachescope_kernels::moves::scatters::{
 };
 
 impl Axis {
-    /// Returns the axis in the form that loops take.
     fn indexed(self) -> IndexedAxis {
         IndexedAxis {
             length: self.length,
@@ -60,8 +59,8 @@ pub(in crate::ops) fn picked(
             let reads = (pick, bytes, firsts, row);
             return launch(order, work, (&reads, &to), |reads, &to, range| {
                 let (pick, bytes, firsts, row) = reads;
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                // The stream is ordered after the writes to the operands.
+                // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+                // overlap. The stream is ordered after the writes to the operands.
                 unsafe { pick_rows(*bytes, pick, firsts, *row, range, to) };
             });
         }
@@ -69,16 +68,15 @@ pub(in crate::ops) fn picked(
         let reads = (pick, bytes, walk);
         launch(order, work, (&reads, &to), |reads, &to, range| {
             let (pick, bytes, walk) = reads;
-            // SAFETY: as above.
+            // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+            // overlap. The stream is ordered after the writes to the operands.
             unsafe { pick_elements(*bytes, pick, walk, range, to) };
         });
     };
-    // SAFETY: the ranges of a launch cover all elements or rows. Each body of the launch writes
-    // everything in its range.
+    // SAFETY: the ranges of a launch cover all elements or rows. Each loop writes its whole range.
     unsafe { computed_any(order.device, shape, array.dtype, write) }
 }
 
-/// Returns the address of indices.
 fn indices_of(indices: Operand<'_>) -> ReadPtr<i64> {
     assert_eq!(indices.dtype, DType::I64, "indices of another type");
     bytes_of(indices).cast()
@@ -87,9 +85,9 @@ fn indices_of(indices: Operand<'_>) -> ReadPtr<i64> {
 /// The size of a cache line. Threads that write to one line contend for it (false sharing).
 const LINE_BYTES: usize = 64;
 
-/// Adds each element of `values` to the element of `target` that its index picks along the axis
-/// `at`, in order. There is one addition for each element of `shape`, which is not empty. Along the
-/// other axes, all three arrays broadcast to `shape`.
+/// Adds each of `values`, in order, to the element of `target` that its index picks along the axis
+/// `at`. Each element of `shape`, which is not empty, is one addition. `indices` and `values`
+/// broadcast to `shape`. `target` broadcasts to `shape` along all axes except `at`.
 #[track_caller]
 pub(in crate::ops) fn add_at(
     order: HostOrder<'_>,
@@ -108,8 +106,8 @@ pub(in crate::ops) fn add_at(
     scatter(order, target, indices, values, along, (shape, run))
 }
 
-/// Like [`add_at`], but writes instead of adding. If several values have equal indices, the last of
-/// these values is kept.
+/// Writes each of `values` to the element of `target` that its index picks, like [`add_at`]. The
+/// last of several values for one element is kept.
 #[track_caller]
 pub(in crate::ops) fn put_at(
     order: HostOrder<'_>,
@@ -128,7 +126,7 @@ pub(in crate::ops) fn put_at(
     scatter(order, target, indices, values, along, (shape, run))
 }
 
-/// See [`add_at`].
+/// Launches the loop `run` for [`add_at`] or [`put_at`].
 #[track_caller]
 fn scatter(
     order: HostOrder<'_>,
@@ -149,8 +147,8 @@ fn scatter(
         .max_by_key(|&(_, length)| length)
         .unzip();
     let length = length.unwrap_or(1);
-    // Each thread walks over all indices, so there are no more blocks than threads. Each block has
-    // whole cache lines.
+    // Each thread walks over all indices, so that there are no more blocks than threads. A block
+    // has at least as many elements as a cache line.
     let block = length.div_ceil(threads());
     let block = block.max(LINE_BYTES / element_bytes);
     let scattered = Scattered {
@@ -169,10 +167,11 @@ fn scatter(
     let to = TargetPtr(host_pointer(DevicePtr(target.buffer().address())));
     let reads = (scattered, run);
     launch(order, work, (&reads, &to), |(scattered, run), to, range| {
-        // SAFETY: the memory is alive while a launch runs. The stream is ordered after other users
-        // of the memory. Nobody else has the target's memory (checked), so neither operand lies in
-        // it. The target reaches none of its elements twice (checked), so different ranges have
-        // different elements. The loop is for elements of the values' size or type.
+        // SAFETY: the memory is alive during a launch. The stream is ordered after other uses of
+        // the memory. `reached` has checked that no other handle shares the target's memory, so no
+        // operand is in it. `reached` has also checked that the target visits no element twice, so
+        // that different ranges have different elements. The loop is for elements of the values'
+        // size or type.
         unsafe { run(scattered, range, *to) };
     });
     Ok(())
@@ -209,11 +208,12 @@ pub(in crate::ops) fn marked(
             (&marks, &output),
             move |marks, output, range| {
                 let row = output.part(dtype, range.start * marks.classes);
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+                // overlap.
                 unsafe { mark_rows(marks, range, row) };
             },
         );
     };
-    // SAFETY: the ranges of a launch cover all rows, and each is filled.
+    // SAFETY: the ranges of a launch cover all rows, and the loop writes its whole range.
     unsafe { computed_any(order.device, shape, dtype, write) }
 }

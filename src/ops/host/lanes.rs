@@ -14,8 +14,8 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 use cachescope_kernels::lanes::{LaneLoop, LaneLoops, Lanes};
 
-/// Returns the work of all jobs of `lanes`. Each element reads `bytes_read`, and makes an element
-/// of `bytes`. The computation takes `effort` times as long as reading and writing the elements.
+/// Returns the work of all jobs of `lanes`. Each element reads `bytes_read` bytes, and writes
+/// `bytes` bytes. The computation takes `effort` times as long as reading and writing the elements.
 fn work_of(lanes: &Lanes, bytes_read: usize, bytes: usize, effort: usize) -> Work {
     if lanes.length == 0 {
         return Work::on_one_thread(0);
@@ -26,8 +26,8 @@ fn work_of(lanes: &Lanes, bytes_read: usize, bytes: usize, effort: usize) -> Wor
     Work::of_bytes(lanes.jobs(), job_bytes)
 }
 
-/// Returns the array of `shape` whose lanes along `axis` a loop computes from the elements of
-/// `graph`.
+/// Returns an array of `shape`. A loop computes the lanes of the array along `axis` from the
+/// elements of `graph`.
 #[track_caller]
 pub(in crate::ops) fn along_axis(
     order: HostOrder<'_>,
@@ -42,8 +42,8 @@ pub(in crate::ops) fn along_axis(
     unsafe { along_lanes(order, elements, (shape, axis), loops) }
 }
 
-/// Returns the array of `shape` whose lanes along `axis` a loop computes from the elements of a
-/// source. Each element reads `bytes_each` bytes.
+/// Returns an array of `shape`. A loop computes the lanes of the array along `axis` from the
+/// elements of a source. Each element reads `bytes_each` bytes.
 ///
 /// # Safety
 ///
@@ -73,14 +73,14 @@ where
             work,
             (elements, &writes),
             |elements, writes, jobs| {
-                // SAFETY: the stream of the launch is ordered after the writes of other streams, so
-                // the operands may be read. The output is new, so it does not overlap the operands.
-                // `run` is a loop for these types, by this function's contract.
+                // SAFETY: the stream is ordered after the writes of other streams, so the operands
+                // may be read. The output is new, so it does not overlap the operands. By this
+                // function's contract, `run` is a loop for these types.
                 unsafe { run_lanes(elements.into(), writes, jobs) };
             },
         );
     };
-    // SAFETY: the lanes of all jobs cover all elements, and each job writes all of its lanes.
+    // SAFETY: the lanes of all jobs cover all elements, and each job writes its whole lanes.
     unsafe { computed_any(order.device, shape, output, write) }
 }
 
@@ -88,8 +88,8 @@ where
 ///
 /// # Safety
 ///
-/// The operands of the source must be alive and not written to, for the time of the call. The rest
-/// is the contract of the loop.
+/// During the call, the operands of the source must be alive and not written to. The contract of
+/// the loop applies, too.
 unsafe fn run_lanes(
     source: BlockSource<'_>,
     &(run, output, lanes): &(LaneLoop, Untyped, Lanes),
@@ -103,8 +103,8 @@ unsafe fn run_lanes(
     });
 }
 
-/// Returns the elements of an array, normalized along `axis`. The elements are contiguous, so they
-/// are read in place.
+/// Returns the elements of an array, normalized along `axis`. The elements are contiguous, so that
+/// they are read in place.
 #[track_caller]
 pub(in crate::ops) fn normalized_contiguous(
     loops: &LaneLoops,

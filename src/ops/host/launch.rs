@@ -21,15 +21,15 @@ pub(in crate::ops) struct Work {
 }
 
 /// The minimum work of one thread that makes a second thread worthwhile, in bytes read and written.
-/// The work takes some 20 µs, about as long as waking a thread and waiting for it.
+/// The work takes about 20 µs, as long as waking a thread and waiting for it.
 const GRAIN_BYTES: usize = 1 << 20;
 
-/// The maximum number of parts of a launch for each thread. If a thread is late, other threads take
+/// The maximum number of parts of a launch for each thread. If a thread is late, other threads run
 /// some of its parts.
 const PARTS: usize = 4;
 
 impl Work {
-    /// Returns the work of `count` items, each of which reads and writes `bytes_each`.
+    /// Returns the work of `count` items. Each item reads and writes `bytes_each` bytes.
     pub(in crate::ops) fn of_bytes(count: usize, bytes_each: usize) -> Self {
         let grain = (GRAIN_BYTES / bytes_each.max(1)).max(1);
         Self {
@@ -54,7 +54,7 @@ impl Work {
         }
     }
 
-    /// Returns the work of `count` elements, each of which reads and writes `bytes_each`.
+    /// Returns the work of `count` elements. Each element reads and writes `bytes_each` bytes.
     #[inline]
     pub(super) fn of_elements(count: usize, bytes_each: usize) -> Self {
         if count < ALWAYS_ALONE {
@@ -64,7 +64,7 @@ impl Work {
     }
 
     /// Returns the work of `count` results, each reduced from `length` elements. An element reads
-    /// `bytes_each`.
+    /// `bytes_each` bytes.
     pub(in crate::ops) fn of_reductions(bytes_each: usize, count: usize, length: usize) -> Self {
         if count.saturating_mul(length) < ALWAYS_ALONE {
             return Self::on_one_thread(count);
@@ -90,22 +90,22 @@ const ALWAYS_ALONE: usize = 1 << 12;
 const UNIT: usize = 128;
 
 /// Runs `body` over `0..work.count`, in the order of `stream`. The ranges do not overlap, and
-/// together cover `0..work.count`. `body` gets the data that it reads and the data that it writes.
-/// It runs at once, on the calling thread and the threads of rayon's current pool. If the device
-/// delays its work, `body` runs later and on one thread.
+/// together cover `0..work.count`. `body` receives `reads`, `writes` and a range. It runs
+/// immediately, on the calling thread and on threads of rayon's current pool. If the device delays
+/// its work, `body` runs later and on one thread.
 ///
-/// If the work is delayed, both arguments are copied, so they are plain data. They hold addresses
-/// of memory, not handles. A handle would keep the block from being reused, and no kernel of a GPU
-/// does that. The body may rely on three things until it has run:
+/// If the work is delayed, `reads` and `writes` are copied. They are plain data with addresses of
+/// memory, not handles. A handle would prevent the reuse of its block, which no GPU kernel does.
+/// Until `body` has run, it may rely on three guarantees:
 ///
 /// - The memory under the addresses stays reserved. A segment is released only when the streams
 ///   that used its blocks are done.
 ///
-/// - Its operands were written before, because the caller ordered `stream` after the other streams
+/// - The operands were written before, because the caller ordered `stream` after the other streams
 ///   that use the operands.
 ///
-/// - Nothing else writes to its operands meanwhile. Earlier users of the memory are ordered before
-///   `stream`, and the next user after it.
+/// - Nothing else writes to the operands meanwhile. Earlier users of the memory are ordered before
+///   `stream`. The next user is ordered after `stream`.
 #[inline(always)]
 pub(in crate::ops) fn launch<R, W>(
     HostOrder { device, stream }: HostOrder<'_>,

@@ -9,9 +9,8 @@ use crate::ops::order::aliasing::Target;
 use cachescope_kernels::moves::copies::copy_elements;
 pub(crate) use cachescope_kernels::output::{Output, Untyped};
 
-/// Returns the elements of `place`, which has no gaps. The memory around them may have other
-/// handles. The caller guarantees that nothing else reads or writes the elements; so do the writers
-/// of an output that others wait for.
+/// Returns the elements of `place`, which has no gaps. Other handles may share the memory around
+/// these elements. The caller guarantees that nothing else reads or writes the elements.
 pub(super) fn output_at(place: &AnyArray) -> Untyped {
     assert!(place.layout.is_contiguous(), "a place has no gaps");
     let offset_bytes = place.layout.offset() * place.dtype.size_bytes();
@@ -33,8 +32,8 @@ fn output_of<T: AnyElement>(buffer: &mut Buffer, count: usize) -> Output<T> {
     unsafe { output.typed() }
 }
 
-/// Returns a new array of `shape` on `device`. `write` launches the writes of the array's elements,
-/// on the thread's current stream.
+/// Returns a new array of `shape` on `device`. `write` must launch the writes of the array's
+/// elements on the thread's current stream.
 ///
 /// # Safety
 ///
@@ -55,7 +54,7 @@ pub(crate) unsafe fn computed<T: AnyElement>(
 ///
 /// # Safety
 ///
-/// As for [`computed`].
+/// The contract of [`computed`] applies.
 #[track_caller]
 pub(super) unsafe fn computed_any(
     device: &Device,
@@ -79,11 +78,11 @@ fn allocated(device: &Device, shape: &Shape, dtype: DType) -> Result<(Buffer, Un
     Ok((buffer, output))
 }
 
-/// Like [`computed`], but with a `layout`, which is dense from index 0.
+/// Like [`computed`], for a `layout` that is dense from index 0.
 ///
 /// # Safety
 ///
-/// As for [`computed`].
+/// The contract of [`computed`] applies.
 #[inline(always)]
 #[track_caller]
 pub(super) unsafe fn laid_out<T: AnyElement>(
@@ -99,12 +98,12 @@ pub(super) unsafe fn laid_out<T: AnyElement>(
     Ok(Array::from_parts(buffer, layout))
 }
 
-/// Returns a new array of `shape` on `device`, and its memory. Used by launches that write several
-/// arrays.
+/// Returns a new array of `shape` on `device`, and its memory. This function is for launches that
+/// write several arrays.
 ///
 /// # Safety
 ///
-/// Launches on the thread's current stream must write every element before anybody else has the
+/// Launches on the thread's current stream must write every element before other code uses the
 /// array.
 #[cfg(any(feature = "fft", feature = "linalg"))]
 #[track_caller]
@@ -127,9 +126,10 @@ pub(super) struct Elements {
     is_dense: bool,
 }
 
-// SAFETY: plain data. By the contract of `write`, different threads write different elements.
+// SAFETY: the addresses are of plain data. By the contract of `write`, different threads write
+// different elements.
 unsafe impl Send for Elements {}
-// SAFETY: as above.
+// SAFETY: by the contract of `write`, different threads write different elements.
 unsafe impl Sync for Elements {}
 
 impl Elements {
@@ -142,13 +142,13 @@ impl Elements {
         }
     }
 
-    /// Writes the `count` elements from `values` on to the array's elements from number `start` on,
+    /// Copies `count` elements from `values` to the array's elements from the element `start` on,
     /// in row-major order.
     ///
     /// # Safety
     ///
-    /// The array must be alive. Nobody may read or write these elements meanwhile. `values` must be
-    /// readable, and must not be part of them.
+    /// The array must be alive. Nothing else may read or write the elements meanwhile. `values`
+    /// must be readable, and must not overlap the elements.
     pub(super) unsafe fn write(&self, start: usize, values: *const u8, count: usize) {
         let all = self.walk.count();
         assert!(start <= all && count <= all - start);
@@ -156,8 +156,8 @@ impl Elements {
         if self.is_dense {
             let [first] = self.walk.first();
             let to = self.base.wrapping_add((first + start) * bytes);
-            // SAFETY: the array has `count` elements from `to` on. The rest is this function's
-            // contract.
+            // SAFETY: the array has `count` elements from `to` on. This function's contract covers
+            // `values`.
             unsafe { to.copy_from_nonoverlapping(values, count * bytes) };
             return;
         }
@@ -165,8 +165,8 @@ impl Elements {
         let mut from = values;
         for ([at], here) in self.walk.runs(start..start + count) {
             let to = self.base.wrapping_add(at * bytes);
-            // SAFETY: `here` elements from `at` on, which are `stride` apart, are elements of the
-            // layout. By the invariant of the array, they lie in its buffer.
+            // SAFETY: the layout has `here` elements from `at` on, with the step `stride`. By the
+            // invariant of the array, these elements are in its buffer.
             unsafe { copy_elements(bytes, from, to, here, [1, stride]) };
             from = from.wrapping_add(here * bytes);
         }

@@ -1,22 +1,22 @@
-//! The host device's execution of expressions.
+//! The execution of expressions by the host device.
 //!
 //! The elements of an expression are numbered in row-major order of its [index
 //! space](crate::ops::descriptors::IndexSpace). There are two evaluators with bitwise equal
-//! results. The [fused](fused) evaluator is a loop that is compiled for the expression. It takes
+//! results. The [fused](fused) evaluator is a loop that is compiled for one expression. It is for
 //! dense operands of one shape, in builds without debug assertions. The [blocked](blocked)
-//! evaluator evaluates everything else. It runs the library's loops, one for each function, over
+//! evaluator is for all other expressions. It runs the library's loops, one for each function, over
 //! blocks that stay in the first-level cache. Both evaluators implement
 //! [`ElementSource`](element_source::ElementSource) for the code that writes elements. Reductions,
 //! scans and softmax read blocks.
 //!
-//! Architecture invariant: every kernel is run by [`launch`]. For an operation, only the modules
-//! here read or write the elements of arrays. Except for the fused loop, nothing is generic over
+//! Architecture invariant: [`launch`] runs every kernel. In an operation, only submodules of this
+//! module read or write the elements of arrays. Except for the fused loop, no code is generic over
 //! the type of an expression.
 //!
 //! A loop for each expression is fastest, but it takes long to compile, and is slow without
-//! optimisation. So only optimised builds have a loop for each expression. It runs over dense
-//! operands, or over blocks that are gathered for it. Both evaluators inline the same function of
-//! an element.
+//! optimisation. So only optimised builds have a loop for each expression. The loop runs over dense
+//! operands, or over gathered blocks of operands. Both evaluators inline one function for each
+//! operation on an element.
 
 mod blocked;
 mod compact;

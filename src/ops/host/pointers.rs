@@ -12,7 +12,7 @@ pub(super) fn elements_of<T: AnyElement>(array: &Array<T>) -> ReadPtr<T> {
     ReadPtr::over(host_pointer(DevicePtr(array.buffer().address())).cast())
 }
 
-/// Returns the bytes of an array.
+/// Returns the memory of an array as bytes.
 pub(super) fn bytes_of(operand: Operand<'_>) -> ReadPtr<u8> {
     ReadPtr::over(host_pointer(DevicePtr(operand.buffer.address())))
 }
@@ -22,7 +22,7 @@ pub(super) fn written_by<T: AnyElement>(output: &Output<T>) -> WritePtr<T> {
     WritePtr::over(output.untyped().address().cast())
 }
 
-/// Returns the bytes of a new array.
+/// Returns the memory of a new array as bytes.
 pub(super) fn bytes_written(output: &Untyped) -> WritePtr<u8> {
     WritePtr::over(output.address().cast())
 }

@@ -1,4 +1,4 @@
-//! Arrays that are copies in some regions, and have one value in the other regions.
+//! Arrays that copy an operand in one region, and have a constant value elsewhere.
 
 use super::copy::{copy, fill};
 use super::launch::{Work, launch};
@@ -31,26 +31,26 @@ pub(in crate::ops) fn padded(
             let (stride, length) = (whole.strides()[axis].unsigned_abs(), shape.dims()[axis]);
             let end = before[axis] + dims[axis];
             assert!(end <= length, "padded to less than the length");
-            // The margins of this axis. Along earlier axes, they lie inside the margins of the
-            // earlier axes. Along later axes, they have the whole length.
+            // Each axis has two margins. Along earlier axes, a margin covers only the range of
+            // `array`. Along later axes, a margin has the whole length.
             for margin in [0..before[axis], end..length] {
                 let outer = dims[..axis].iter().copied();
                 let inner = shape.dims()[axis + 1..].iter().copied();
                 let lengths = outer.chain([margin.len()]).chain(inner);
                 let axes = lengths.zip(whole.strides().iter().map(|&stride| [stride]));
                 let walk = Walk::over([corner + margin.start * stride], axes);
-                // SAFETY: along each axis, the walk reaches elements that the output has. No margin
-                // overlaps another.
+                // SAFETY: the walk stays within the output, as the assertion checks. Margins do not
+                // overlap.
                 unsafe { fill(order, (value, bytes), to, &walk) };
             }
             corner += before[axis] * stride;
         }
         let walk = Walk::over([layout.offset(), corner], pairs(layout, &whole));
-        // SAFETY: the walk goes over the array, and over elements of the output that are in no
-        // margin.
+        // SAFETY: the walk visits the elements of `array`, and elements of the output that are in
+        // no margin.
         unsafe { copy(order, bytes, bytes_of(array), to, &walk) };
     };
-    // SAFETY: an element that is in no margin of any axis is copied.
+    // SAFETY: an element is in a margin, which is filled, or it is copied.
     unsafe { computed_any(order.device, shape, array.dtype, write) }
 }
 
@@ -68,18 +68,18 @@ pub(in crate::ops) fn on_diagonal(
     let write = |output: Untyped| {
         let to = bytes_written(&output);
         let all = Walk::over([0], [(output.count(), [1])]);
-        // SAFETY: the walk goes over the output.
+        // SAFETY: the walk visits the elements of the output.
         unsafe { fill(order, (Bits::default(), bytes), to, &all) };
-        // SAFETY: the walk goes over the array, and over a diagonal with an equal number of
-        // elements.
+        // SAFETY: the walk visits the elements of `array`, and as many elements of a diagonal. The
+        // stream is ordered after the fill.
         unsafe { copy(order, bytes, bytes_of(array), to, &diagonal) };
     };
-    // SAFETY: every element is written by the first launch.
+    // SAFETY: the fill writes every element.
     unsafe { computed_any(order.device, shape, array.dtype, write) }
 }
 
-/// Returns `array` with zeros outside a triangle of its last two axes. The diagonal `k` bounds the
-/// triangle. The array has two axes or more.
+/// Returns a copy of `array` with zeros outside a triangle of its last two axes. The diagonal `k`
+/// bounds the triangle. `array` has at least two axes.
 #[track_caller]
 pub(in crate::ops) fn triangular(
     order: HostOrder<'_>,
@@ -104,11 +104,12 @@ pub(in crate::ops) fn triangular(
         let reads = (rows, bytes, triangle, k);
         launch(order, work, (&reads, &to), |reads, &to, range| {
             let (rows, bytes, triangle, k) = *reads;
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-            // stream is ordered after the writes to the array. The output has all rows, as checked.
+            // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+            // overlap. The stream is ordered after the writes to the array. The output has all
+            // rows, as the assertion checks.
             unsafe { write_rows(bytes, &rows, (triangle, k), range, to) };
         });
     };
-    // SAFETY: the ranges of a launch cover all rows, and `write_rows` writes the whole of each.
+    // SAFETY: the ranges of a launch cover all rows, and `write_rows` writes whole rows.
     unsafe { computed_any(order.device, layout.shape(), array.dtype, write) }
 }

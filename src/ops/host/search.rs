@@ -39,17 +39,18 @@ pub(in crate::ops) fn search(
             Side::Right => loops.by_side[1],
         };
         let reads = (sorted, bytes_of(values.operand()), walk, run);
-        // SAFETY: the output is of positions.
+        // SAFETY: the output has elements of the type `i64`.
         let output: Output<i64> = unsafe { output.typed() };
         launch(order, work, (&reads, &output), |reads, output, range| {
             let &(sorted, from, walk, run) = reads;
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+            // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+            // overlap.
             let out = unsafe { output.part(range.clone()) };
-            // SAFETY: the walk goes over the values. Nobody writes to either array meanwhile,
-            // because the stream is ordered after the writes. The loop is for the arrays' type.
+            // SAFETY: the walk visits the values. The stream is ordered after the writes to both
+            // arrays. The loop is for the type of the arrays.
             unsafe { run(&sorted, from.at(0), &walk, range, out) };
         });
     };
-    // SAFETY: the ranges of a launch cover all values, and each writes all of its own.
+    // SAFETY: the ranges of a launch cover all values, and the loop writes its whole range.
     unsafe { computed_any(order.device, values.shape(), DType::I64, write) }
 }

@@ -1,4 +1,4 @@
-//! Evaluating expressions into the memory of arrays.
+//! Evaluation of expressions into the memory of existing arrays.
 
 use std::ops::Range;
 use std::panic::Location;
@@ -39,8 +39,8 @@ pub(in crate::ops) fn store(
         .map(|target| target.dtype().size_bytes())
         .sum();
     let work = Work::of_elements(layout.len(), written + graph.bytes_read());
-    // SAFETY: each target can be overwritten, by its type. The stream is ordered after other uses
-    // of the memory.
+    // SAFETY: by the type `Overwritable`, each target can be overwritten. The stream is ordered
+    // after other uses of the memory.
     unsafe { write(&program, work, targets, order) };
     Ok(())
 }
@@ -56,8 +56,8 @@ pub(in crate::ops) struct FusedStore<'a> {
 }
 
 impl<'a> FusedStore<'a> {
-    /// Returns the store of `tree` to `target`, if the arrays allow it. The expressions `held` hold
-    /// memory, and are not read.
+    /// Returns the store of `tree` to `target`, if the target can be overwritten. The loop does not
+    /// read the expressions `held`, which only hold memory.
     pub(in crate::ops) fn new(
         tree: &'a dyn Fusing,
         held: &[&dyn Tree],
@@ -86,7 +86,8 @@ impl<'a> FusedStore<'a> {
         }
     }
 
-    /// Like [`run`](Self::run), over gathered operands. Out of line, because it needs memory.
+    /// Like [`run`](Self::run), over gathered operands. This function is not inlined, because only
+    /// gathered operands need its memory.
     #[inline(never)]
     #[track_caller]
     fn run_over_blocks(&self) -> Result<bool> {
@@ -118,14 +119,17 @@ impl<'a> FusedStore<'a> {
                 let bytes_each = element_bytes + self.aliasing.bytes_read;
                 let work = Work::of_elements(target.layout().len(), bytes_each);
                 if self.aliasing.is_read {
-                    // SAFETY: the target can be overwritten, by the invariant. The rest is as in
-                    // `store`. The loop has as many elements as the target.
+                    // SAFETY: by the invariant, the target can be overwritten. The stream is
+                    // ordered after other uses of the memory. The loop has as many elements as the
+                    // target.
                     unsafe { write(source, work, &[target], order) };
                 } else {
                     let first = target.layout().offset() * element_bytes;
                     let base =
                         host_pointer(DevicePtr(target.buffer().address())).wrapping_add(first);
-                    // SAFETY: as above. The target is dense, and no operand has its memory.
+                    // SAFETY: by the invariant, the target can be overwritten. It is dense, and no
+                    // operand is in its memory. The stream is ordered after other uses of the
+                    // memory.
                     unsafe { write_new(source, &Outputs::new([base]), work, order) };
                 }
                 true
@@ -143,7 +147,7 @@ fn blocks_of(tree: &dyn Tree, target: &Target<'_>) -> Option<OperandBlocks> {
     if !are_there {
         return None;
     }
-    // An operand in the target's memory has the target's layout, so it is not gathered.
+    // If an operand is in the target's memory, it has the target's layout, so it is not gathered.
     OperandBlocks::of(tree, target.layout().shape())
 }
 
@@ -152,7 +156,7 @@ fn blocks_of(tree: &dyn Tree, target: &Target<'_>) -> Option<OperandBlocks> {
 /// # Safety
 ///
 /// While the source is read, each target must be and stay overwritable, according to [`Aliasing`].
-/// The stream must be ordered after other uses of the memory.
+/// The stream of `order` must be ordered after other uses of the memory.
 unsafe fn write(
     source: &dyn ElementSource,
     work: Work,
@@ -166,15 +170,15 @@ unsafe fn write(
     let body = |source: &dyn ElementSource, writes: &[Option<Elements>; MOST_RESULTS], range| {
         let mut see = |range: Range<usize>, values: &[*const u8]| {
             for (target, &values) in writes.iter().flatten().zip(values) {
-                // SAFETY: the memory is alive while a launch runs. The ranges of a launch do not
-                // overlap. Every operand's elements of this block have been read. Other blocks read
-                // only their own elements, according to `Aliasing`. `values` are on this thread's
-                // stack or in its scratch memory.
+                // SAFETY: the memory is alive during a launch. The ranges of a launch do not
+                // overlap. All operands of this block have been read. Other blocks read only their
+                // own elements, according to `Aliasing`. `values` are on this thread's stack or in
+                // its scratch memory.
                 unsafe { target.write(range.start, values, range.len()) };
             }
         };
-        // SAFETY: the range lies in the index space. The stream is ordered after the work of other
-        // streams on the operands. Elements are written after they were read, as shown above.
+        // SAFETY: the range is in the index space. The stream is ordered after the work of other
+        // streams on the operands. `see` writes elements only after they were read.
         unsafe { source.each_block(range, &mut see) };
     };
     launch_source(order, work, (source, &writes), body);

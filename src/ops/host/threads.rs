@@ -1,9 +1,9 @@
 //! The distribution of work to threads.
 //!
-//! The calling thread runs the parts of a range. Idle threads of rayon's current pool help it. No
-//! thread waits for another one to begin. If no thread helps, the caller runs all parts. A caller
-//! that is not a thread of the pool gets help, too. `rayon::join` would move the work of such a
-//! caller to the pool, and block the caller.
+//! The calling thread runs the parts of a range. Idle threads of rayon's current pool run parts,
+//! too. No thread waits until another thread begins. If no thread helps, the caller runs all parts.
+//! A caller that is not a thread of the pool also gets help. `rayon::join` would move the work of
+//! this caller to the pool, and block the caller.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -22,8 +22,9 @@ thread_local! {
     static PENDING: Arc<AtomicUsize> = Arc::default();
 }
 
-/// The maximum number of pending helpers of a thread, for each thread that may help. Without a
-/// bound, helpers would pile up in the queues of a pool whose threads are all busy for a long time.
+/// The maximum number of pending helpers of a thread, for each thread that may help. Without the
+/// bound, helpers would accumulate in the queues of a pool whose threads are all busy for a long
+/// time.
 const MOST_PENDING: usize = 4;
 
 /// Runs delayed work on this thread alone. The work runs under the lock of its device. If this
@@ -42,9 +43,9 @@ pub(super) fn is_alone() -> bool {
     cfg!(tsan) || IS_ALONE.get()
 }
 
-/// Returns the number of threads that may share work here. These are the threads of rayon's current
-/// pool, but at most one for each core. A second thread of a core would wait for execution units
-/// and memory that the first thread uses.
+/// Returns the number of threads that may share work of this thread. These are the threads of
+/// rayon's current pool, but at most one for each core. A second thread of a core would wait for
+/// execution units and memory that the first thread uses.
 pub(super) fn threads() -> usize {
     if is_alone() {
         return 1;
@@ -52,8 +53,8 @@ pub(super) fn threads() -> usize {
     rayon::current_num_threads().min(cores())
 }
 
-/// Returns the number of cores that this process may use, as Linux reports them; `usize::MAX` if
-/// they are not known.
+/// Returns the number of cores that this process may use, as Linux reports them. Returns
+/// `usize::MAX` if the cores are not known.
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| {
@@ -72,12 +73,12 @@ fn read_cores() -> Option<usize> {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
         fs::read_to_string(path).ok()
     };
-    // Logical processors of one core have one list.
+    // All logical processors of a core have equal lists.
     let cores: Option<BTreeSet<String>> = listed(allowed)?.into_iter().map(siblings).collect();
     Some(cores?.len())
 }
 
-/// Returns the numbers of a list such as `0-2,5`.
+/// Returns the numbers in a list such as `0-2,5`.
 fn listed(list: &str) -> Option<Vec<usize>> {
     let mut numbers = Vec::new();
     for part in list.trim().split(',') {
@@ -89,10 +90,10 @@ fn listed(list: &str) -> Option<Vec<usize>> {
 }
 
 /// Runs `body` over `0..parts`, one part after another, on this thread and on idle threads of the
-/// pool. The code is compiled once, not for every kernel.
+/// pool. This function is compiled once, not for every kernel.
 pub(super) fn share(parts: usize, body: &(dyn Fn(usize) + Sync)) {
     let helpers = threads().min(parts).saturating_sub(1);
-    // There is no count while the thread's locals are being destroyed.
+    // `PENDING` does not exist while the thread's locals are being destroyed.
     let pending = PENDING.try_with(Arc::clone).ok();
     let pending =
         pending.filter(|pending| pending.load(Ordering::Relaxed) < MOST_PENDING * helpers);
@@ -100,8 +101,8 @@ pub(super) fn share(parts: usize, body: &(dyn Fn(usize) + Sync)) {
         return (0..parts).for_each(body);
     };
     // SAFETY: only the lifetime changes. Helpers call the body only while they are counted. Before
-    // this function returns or unwinds, `Closing` waits until none is counted. A later helper holds
-    // the reference, and does not use it.
+    // this function returns or unwinds, `Closing` waits until no helper is counted. A helper that
+    // starts later holds the reference, but does not use it.
     let body = unsafe {
         std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(body)
     };
@@ -134,34 +135,34 @@ pub(super) fn share(parts: usize, body: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// A body that several threads run. Helpers may start long after its caller has returned. So they
-/// call the body only while they are counted in `helpers`. After the body is closed, no helper is
-/// counted.
+/// A body that several threads run. Helpers may start long after the caller has returned. So they
+/// call the body only while they are counted in `helpers`. After the body is closed, no further
+/// helper is counted.
 struct SharedBody {
     body: &'static (dyn Fn(usize) + Sync),
     parts: usize,
-    /// The next part.
+    /// The index of the next part.
     next: AtomicUsize,
-    /// The number of helpers at work, and [`CLOSED`].
+    /// The number of helpers that run parts, and the bit [`CLOSED`].
     helpers: AtomicUsize,
     caller: Thread,
     /// The panic of a helper.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// The bit of [`SharedBody::helpers`] after which no helper calls the body.
+/// The bit of [`SharedBody::helpers`] that prevents further helpers from calling the body.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// The number of times that a caller polls for the end of its helpers before it sleeps. The polls
-/// take some microseconds, less than sleeping and waking.
+/// take some microseconds, less than a sleep and a wake-up.
 const SPINS: usize = 1 << 9;
 
 impl SharedBody {
     /// Runs the parts that no other thread has taken.
     fn run(&self) {
         loop {
-            // The queue of the pool orders the caller's writes, and `helpers` orders the helpers'
-            // writes.
+            // Relaxed ordering is sufficient. The queue of the pool orders the caller's writes, and
+            // `helpers` orders the helpers' writes.
             let part = self.next.fetch_add(1, Ordering::Relaxed);
             if part >= self.parts {
                 return;
@@ -186,7 +187,7 @@ impl SharedBody {
     }
 }
 
-/// A guard that closes the body when it is dropped, and waits for the helpers at work.
+/// A guard that closes the body when the guard drops, and waits for the helpers that run parts.
 struct Closing<'a>(&'a SharedBody);
 
 impl Drop for Closing<'_> {
@@ -249,7 +250,8 @@ mod tests {
         let pool = pool(2);
         let (release, wait) = channel::<()>();
         pool.spawn(move || wait.recv().unwrap());
-        // The other thread runs the caller, so no helper can begin.
+        // One thread of the pool waits, and the other thread runs the caller. So no helper can
+        // begin.
         pool.install(|| {
             let here = thread::current().id();
             for _ in 0..100 {

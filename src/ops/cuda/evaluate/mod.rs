@@ -1,4 +1,4 @@
-//! Evaluating expressions into new memory.
+//! Evaluation of expressions into new memory.
 
 #[cfg(test)]
 mod tests;
@@ -32,8 +32,8 @@ const TEXT: &str = include_str!("../elementwise.cuh");
 const TEXT_OF_CROSSED: &str = include_str!("../crossed.cuh");
 const TEXT_OF_ALL: &str = include_str!("../several.cuh");
 
-/// Returns the elements of each result of `graph` over `shape`, whose length was checked. One pass
-/// computes all results, with one allocation for each result.
+/// Returns a new buffer for each result of `graph`, with its elements over `shape`. One kernel
+/// computes all results. The caller has checked the length of `shape`.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     order: CudaOrder<'_>,
@@ -95,7 +95,7 @@ pub(super) fn write_all(order: CudaOrder<'_>, program: &Program<'_>, count: usiz
     launch(order, key, &text, grid_of(count), &arguments)
 }
 
-/// Writes all elements to the target by tiles.
+/// Writes all elements to the target, tile by tile.
 #[track_caller]
 fn write_crossed(order: CudaOrder<'_>, crossed: &Crossed<'_>) -> Result<()> {
     let mut arguments = Arguments::default();
@@ -113,8 +113,9 @@ fn crossed_source(crossed: &Crossed<'_>) -> KernelSource {
     source(crossed.name(), &text)
 }
 
-/// Writes the elements to the program's target. If there is no target, writes them contiguously to
-/// `output`. If the program reads whole words, `output` begins at a multiple of 16 bytes.
+/// Writes the elements of `program` to its target. If the program has no target, writes the
+/// elements contiguously to `output`. If the program reads packs, the address of `output` must be a
+/// multiple of 16.
 #[track_caller]
 pub(super) fn write(order: CudaOrder<'_>, program: &Program<'_>, output: Output) -> Result<()> {
     if let Some(crossed) = program.crossed() {

@@ -4,14 +4,15 @@ use super::*;
 use crate::array::{AnyElement, Array, Shape};
 use crate::ops::expression::expr::{Expr, Lazy};
 
-/// Returns the source of the kernel by tiles and its number of tiles, if there is such a kernel.
+/// Returns the source of the tiled kernel and the number of tiles. Returns `None` if no kernel with
+/// tiles exists for the expression.
 fn by_tiles<E: Expr>(lazy: &Lazy<E>) -> Option<(String, usize)> {
     let graph = ExpressionGraph::of(&lazy.expr).unwrap();
     let shape = *graph.shape();
     by_tiles_onto(lazy, &Array::<E::Item>::zeros(shape).unwrap())
 }
 
-/// Returns the source and the number of tiles like [`by_tiles`], for `target`.
+/// Returns the result of [`by_tiles`] for writes to `target`.
 fn by_tiles_onto<E: Expr, T: AnyElement>(
     lazy: &Lazy<E>,
     target: &Array<T>,
@@ -26,7 +27,7 @@ fn by_tiles_onto<E: Expr, T: AnyElement>(
     Some((crossed_source(&crossed).text, crossed.tiles()))
 }
 
-/// Returns the operands that are read by tiles.
+/// Returns the indices of the operands that the kernel reads by tiles.
 fn staged(text: &str) -> Vec<usize> {
     let (_, after) = text.split_once("struct Staged {").unwrap();
     let (members, _) = after.split_once('}').unwrap();
@@ -61,7 +62,7 @@ fn other_operands_are_not() -> Result<()> {
         by_tiles(&a.slice(s![.., ..;2])?.lazy()).is_none(),
         "in steps along every axis"
     );
-    // Lines that are short along either axis.
+    // Tiles are not used if either axis is shorter than 8 elements.
     for shape in [[7, 100], [100, 7]] {
         assert!(by_tiles(&(Array::<f32>::zeros(shape)?.transpose()? * 2.0)).is_none());
     }
@@ -71,18 +72,18 @@ fn other_operands_are_not() -> Result<()> {
 
 #[test]
 fn the_axes_are_found_among_several() -> Result<()> {
-    // The operand is contiguous along the first axis, the target along the last axis. The second
-    // axis numbers planes.
+    // The operand is contiguous along the first axis. The target is contiguous along the last axis.
+    // Each index of the second axis selects a plane.
     let x = Array::<f32>::zeros([40, 20, 30])?;
     let turned = x.permute(&[2, 1, 0])?;
     let (text, tiles) = by_tiles(&(&turned + 1.0)).unwrap();
     assert_eq!((staged(&text), tiles), (vec![0], 20 * 2));
-    // The operands are contiguous along two different axes. Only the operands that are contiguous
-    // along one of these axes are staged.
+    // The operands are contiguous along two different axes. The kernel stages only the operands of
+    // one axis: the axis with more operands.
     let other = Array::<f32>::zeros([30, 40, 20])?.permute(&[0, 2, 1])?;
     let (text, _) = by_tiles(&(&turned + &other + &other.flip(0)?)).unwrap();
     assert_eq!(staged(&text), [1, 2], "the axis of more operands");
-    // A target that is itself transposed.
+    // The target itself is transposed.
     let target = Array::<f32>::zeros([20, 30])?.transpose()?;
     let dense = Array::<f32>::zeros([30, 20])?;
     let (text, _) = by_tiles_onto(&(&dense + 1.0), &target).unwrap();
@@ -109,8 +110,7 @@ mod compiled {
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::{of_every_complex, of_every_float};
 
-    /// Returns kernels over two axes and over more axes. Their operands are read by tiles, directly
-    /// and as one value.
+    /// Returns tiled kernels over three axes and over two axes.
     fn sources<T: Number>() -> Vec<KernelSource> {
         let x = Array::<T>::zeros([9, 40, 50]).unwrap();
         let y = Array::<T>::zeros([9, 50, 40])

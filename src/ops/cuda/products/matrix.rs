@@ -49,15 +49,15 @@ impl Matrix {
         }
     }
 
-    /// Returns whether the matrix is read as its transpose, and the step between its rows or
-    /// columns. Returns `None` if neither rows nor columns are without gaps.
+    /// Returns whether cuBLAS reads the matrix as its transpose, and the leading dimension. Returns
+    /// `None` if both the rows and the columns have gaps or overlap.
     pub(super) fn blas_layout(self) -> Option<(bool, usize)> {
         let rows = self.leading().map(|leading| (false, leading));
         rows.or_else(|| self.transposed().leading().map(|leading| (true, leading)))
     }
 }
 
-/// The memory of products, without gaps.
+/// The memory that products are written to, without gaps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProductTarget {
     pub(super) address: DevicePtr,
@@ -78,8 +78,8 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// Pairs the matrices of two layouts. The last two axes are a matrix. The other axes number the
-    /// matrices, and must be equally long.
+    /// Pairs the matrices of two layouts. The last two axes of a layout are a matrix. The other
+    /// axes number the matrices, and must be equal in both layouts.
     pub(super) fn new(left: &Layout, right: &Layout) -> Self {
         let (places, others) = (places(left), places(right));
         let pairs = Self {
@@ -108,8 +108,8 @@ impl Pairs {
         [self.left.rows, self.left.columns, self.right.columns]
     }
 
-    /// Returns the number of calls that multiply all pairs. Returns `None` if an operand must be
-    /// copied first.
+    /// Returns the number of cuBLAS calls that multiply all pairs. Returns `None` if an operand
+    /// must be copied first.
     pub(super) fn calls(&self) -> Option<usize> {
         self.left.blas_layout()?;
         self.right.blas_layout()?;
@@ -117,8 +117,8 @@ impl Pairs {
         Some(self.places.count() / count.max(1))
     }
 
-    /// Returns the longest axis of pairs that cuBLAS can step along in one batched call, with its
-    /// length and steps.
+    /// Returns the longest axis of pairs that one batched cuBLAS call can step along. Also returns
+    /// the length and the steps of this axis.
     fn longest(&self) -> (Option<usize>, usize, [isize; 2]) {
         let axes = self.places.axes().enumerate();
         let forwards = axes.filter(|(_, (_, steps))| steps.iter().all(|&step| step >= 0));
@@ -128,9 +128,9 @@ impl Pairs {
         })
     }
 
-    /// Returns the cuBLAS calls that multiply operands which begin at these addresses. The products
-    /// are written to `target`. [`calls`](Self::calls) returns the number of calls. Returns
-    /// `None` if an operand must be copied first.
+    /// Returns the cuBLAS calls that multiply the operands at these addresses into `target`.
+    /// [`calls`](Self::calls) returns the number of calls. Returns `None` if an operand must be
+    /// copied first.
     pub(super) fn gemms(
         &self,
         element: GemmType,
@@ -154,8 +154,8 @@ impl Pairs {
             factor(right, self.right, right_step)?,
         );
         let [rows, inner, columns] = self.lengths();
-        // Along the chosen axis, the distance between products is the number of products along the
-        // axes inside this axis.
+        // The distance between products along an axis is the number of products along the axes
+        // inside it.
         let steps = numbers_of(&self.places);
         let size = rows * columns;
         let others = self.places.axes().enumerate().zip(steps);
@@ -200,7 +200,7 @@ fn places(layout: &Layout) -> Layout {
     layout.split_at(layout.ndim() - 2).0
 }
 
-/// Returns the number of elements of the walk that a step along each axis passes.
+/// Returns the row-major stride of each axis of the walk.
 fn numbers_of(walk: &Walk<2>) -> Vec<usize> {
     let mut steps: Vec<usize> = walk.axes().map(|(length, _)| length).collect();
     let mut product = 1;

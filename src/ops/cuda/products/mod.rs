@@ -1,8 +1,8 @@
 //! Products of matrices in the memory of a CUDA device.
 //!
-//! Floats are multiplied by cuBLAS, which sums `f16` and `bf16` in `f32`. Integers, and products
-//! with a vector, are multiplied by kernels of this module. Products with a vector are summed in
-//! chunks, as on the host.
+//! cuBLAS multiplies matrices of floats. It sums `f16` and `bf16` in `f32`. The kernels of this
+//! module multiply matrices of integers, and matrices with vectors. They sum products with a vector
+//! in chunks, like the host.
 
 mod matrix;
 mod vectors;
@@ -22,8 +22,8 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::{CudaOrder, UpdateTargets};
 
 /// Returns the product of two arrays of one or two axes as an array of `shape`. The shape has as
-/// many elements as the product. Both arrays have numbers of one type. A vector is a row on the
-/// left and a column on the right.
+/// many elements as the product. Both arrays have one element type. A vector is a row on the left
+/// and a column on the right.
 #[track_caller]
 pub(in crate::ops) fn multiply(
     order: CudaOrder<'_>,
@@ -36,9 +36,8 @@ pub(in crate::ops) fn multiply(
     multiply_stacks(order, (left, &left_layout), (right, &right_layout), shape)
 }
 
-/// Returns the products of matrices with equal numbers as an array of `shape`. The shape has as
-/// many elements as the products. Both arrays have numbers of one type. The last two axes of a
-/// layout are a matrix.
+/// Returns the products of pairs of matrices as an array of `shape`. The shape has as many elements
+/// as the products. Both arrays have one element type. The last two axes of a layout are a matrix.
 #[track_caller]
 pub(in crate::ops) fn multiply_stacks(
     order: CudaOrder<'_>,
@@ -58,7 +57,7 @@ pub(in crate::ops) fn multiply_stacks(
     );
     // A layout without elements may reach beyond its array.
     if count == 0 || inner == 0 {
-        // Sums without terms.
+        // The products are sums without terms.
         return zeros(order, dtype, shape);
     }
     let (left, right) = (left.viewed(left_layout), right.viewed(right_layout));
@@ -66,7 +65,7 @@ pub(in crate::ops) fn multiply_stacks(
         return with_vectors(order, left, right, &pairs, shape);
     }
     if rows == 1 {
-        // A row is the column of the transposed product.
+        // A product with one row is the transpose of a product with one column.
         return with_vectors(order, right, left, &pairs.transposed(), shape);
     }
     match GemmType::of(dtype.in_cuda()) {
@@ -75,9 +74,9 @@ pub(in crate::ops) fn multiply_stacks(
     }
 }
 
-/// Like [`multiply_stacks`], but adds the products of floats to the elements of `place`. Their
-/// number is the number of products. Their type is the operands' type, or `f32` for narrow
-/// operands. Nothing else may read or write these elements.
+/// Adds the products of floats to the elements of `place`, like [`multiply_stacks`]. `place` has
+/// one element for each element of the products. The elements have the operands' type, or `f32` for
+/// narrow operands. Nothing else may read or write `place`.
 #[track_caller]
 pub(in crate::ops) fn add_stacks(
     order: CudaOrder<'_>,
@@ -111,7 +110,7 @@ pub(in crate::ops) fn add_stacks(
     }
     let (left, right, pairs) = match columns {
         1 => (left, right, pairs),
-        // A row is the column of the transposed product.
+        // A product with one row is the transpose of a product with one column.
         _ => (right, left, pairs.transposed()),
     };
     let operands = [Words::of(left), Words::of(right)];
@@ -122,9 +121,9 @@ pub(in crate::ops) fn add_stacks(
     products.write(order, operands, scratch.as_ref(), target.address)
 }
 
-/// Writes the product of two matrices of floats to `place`, if cuBLAS can read both in place.
-/// Returns whether it did. All three arrays have one type. `place` must have exactly the elements
-/// of the product. Nothing else may read or write them.
+/// Writes the product of two matrices of floats to `place`, if cuBLAS can read both operands in
+/// place. Returns whether the product was written. All three arrays have one type. `place` must
+/// have exactly the elements of the product. Nothing else may read or write `place`.
 #[track_caller]
 pub(in crate::ops) fn multiply_into(
     order: CudaOrder<'_>,
@@ -155,15 +154,15 @@ pub(in crate::ops) fn multiply_into(
     };
     let gemms = pairs.gemms(element, operands, target);
     for gemm in gemms.expect("both stand in rows or columns") {
-        // SAFETY: the operands hold all elements that their layouts reach. The place has as many
-        // elements as the product, as the caller checked. Nothing else reads or writes them. The
-        // stream is ordered after all that uses the memory.
+        // SAFETY: the operands have all elements that their layouts reach. The caller ensures that
+        // `place` has the elements of the product, and that nothing else uses `place`. The stream
+        // is ordered after all earlier uses of the memory.
         order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
     }
     Ok(true)
 }
 
-/// Returns products whose right matrices have one column.
+/// Returns products of matrices with vectors. Each right matrix has one column.
 #[track_caller]
 fn with_vectors(
     order: CudaOrder<'_>,
@@ -181,7 +180,7 @@ fn with_vectors(
     })
 }
 
-/// Returns products of floats.
+/// Returns products of matrices of floats.
 #[track_caller]
 fn by_cublas(
     order: CudaOrder<'_>,
@@ -223,7 +222,7 @@ impl BlasOperands {
             FEW_CALLS
         };
         if pairs.calls().is_none_or(|calls| calls > most) {
-            // Without gaps, the matrices are numbered along one axis.
+            // A copy has no gaps, so that one axis numbers its matrices.
             left = uniform(order, left)?;
             right = uniform(order, right)?;
             pairs = Pairs::new(&left.layout, &right.layout);
@@ -235,8 +234,8 @@ impl BlasOperands {
         [&self.left.buffer, &self.right.buffer]
     }
 
-    /// Writes the products of elements of `element` to `target`. `order` touches the buffers and
-    /// the target, which has room for the products.
+    /// Writes the products to `target`, which must have space for them. `order` must touch the
+    /// buffers of the operands and the target.
     #[track_caller]
     fn multiply(
         &self,
@@ -247,24 +246,24 @@ impl BlasOperands {
         let operands = [&self.left, &self.right].map(|array| Words::of(array.operand()).address);
         let gemms = self.pairs.gemms(element, operands, target);
         for gemm in gemms.expect("both stand in rows or columns, or were copied") {
-            // SAFETY: the operands hold all elements that their layouts reach. The target has room
-            // for all products, and nothing else reads or writes it. The stream is ordered after
-            // all that writes to the operands.
+            // SAFETY: the operands have all elements that their layouts reach. The target has space
+            // for all products, and nothing else uses it. The stream is ordered after all writes to
+            // the operands.
             order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
         }
         Ok(())
     }
 }
 
-/// The maximum number of calls that cost less than a copy of an operand. On an H200, a call of 12
-/// matrices of 512 rows takes as long as the copies. Its speed is half of the speed of one call of
-/// 96 matrices.
+/// The maximum number of cuBLAS calls that cost less than a copy of an operand. On an H200, a call
+/// of 12 matrices of 512 rows takes as long as the copies. Per matrix, this call takes twice as
+/// long as one call of 96 matrices.
 const FEW_CALLS: usize = 1;
 
-/// Like [`FEW_CALLS`], if the copy would repeat broadcast elements.
+/// The maximum number of cuBLAS calls that cost less than a copy that repeats broadcast elements.
 const MANY_CALLS: usize = 64;
 
-/// Returns the array, or a copy if neither rows nor columns of its matrices are without gaps.
+/// Returns the array, or a copy if cuBLAS cannot read its matrices.
 #[track_caller]
 fn multipliable(order: CudaOrder<'_>, array: Operand<'_>) -> Result<AnyArray> {
     match Matrix::of(array.layout).blas_layout() {
@@ -316,7 +315,7 @@ fn uniform(order: CudaOrder<'_>, array: AnyArray) -> Result<AnyArray> {
     }
 }
 
-/// Returns products of integers.
+/// Returns products of matrices of integers.
 #[track_caller]
 fn by_blocks(
     order: CudaOrder<'_>,
@@ -325,7 +324,7 @@ fn by_blocks(
     pairs: &Pairs,
     shape: &Shape,
 ) -> Result<AnyArray> {
-    /// The rows and columns of a tile of the result.
+    /// The number of rows, and of columns, of a tile of the result.
     const SIDE: usize = 32;
     let kind = ProductKind::of(left.dtype);
     let operands = [Words::of(left), Words::of(right)];
@@ -360,8 +359,8 @@ fn blocks_source(kind: ProductKind, numbering: Numbering) -> KernelSource {
     prelude::source(format!("products of {item}"), &text)
 }
 
-/// The elements of products: floats by their types, integers by their sizes. Integers wrap, so
-/// their sign does not matter.
+/// The element type of products. Integers of one size have one kind, because signed and unsigned
+/// wrapping products have equal bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProductKind {
     F16,
@@ -392,7 +391,7 @@ impl ProductKind {
         }
     }
 
-    /// Returns the type name of elements in a kernel.
+    /// Returns the CUDA C++ type of the elements.
     fn item(self) -> &'static str {
         match self {
             Self::F16 => "f16",
@@ -408,7 +407,7 @@ impl ProductKind {
         }
     }
 
-    /// Returns the type name of sums in a kernel.
+    /// Returns the CUDA C++ type of the sums.
     fn sum(self) -> &'static str {
         match self {
             Self::F16 | Self::Bf16 | Self::F32 => "f32",
@@ -428,7 +427,8 @@ impl ProductKind {
         }
     }
 
-    /// Returns the bits of a form that identify the kind, above the bits of the numbering.
+    /// Returns the bits of a kernel's form that identify the kind. They are above the bits of the
+    /// numbering.
     fn form(self) -> u32 {
         (self as u32) << 4
     }

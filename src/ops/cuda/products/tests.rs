@@ -1,4 +1,4 @@
-//! Tests of the cuBLAS calls for products, against sums of the elements one by one.
+//! Tests that compare the cuBLAS calls for products with sums of single elements.
 
 use super::matrix::{Matrix, Pairs};
 use super::*;
@@ -36,13 +36,13 @@ fn products_of_integers_compile() {
 /// The addresses of the operands and of the product.
 const PLACES: [u64; 3] = [1 << 20, 1 << 30, 1 << 40];
 
-/// Returns the number at an index of the memory of an operand.
+/// Returns the test value at `index` of the memory of an operand.
 fn number(operand: usize, index: usize) -> i64 {
     ((index * 7 + operand * 3) % 11) as i64 - 5
 }
 
-/// Returns the products that cuBLAS would write for the calls of the pairs. The calls must fill the
-/// memory to the end.
+/// Simulates the cuBLAS calls for the pairs, and returns the products. The calls must write each
+/// product exactly once.
 fn by_calls(pairs: &Pairs) -> Vec<i64> {
     let [left, right, target] = PLACES.map(DevicePtr);
     let [rows, _, columns] = pairs.lengths();
@@ -55,7 +55,7 @@ fn by_calls(pairs: &Pairs) -> Vec<i64> {
     let gemms = pairs.gemms(GemmType::F32, [left, right], target);
     for gemm in gemms.expect("both stand in rows or columns") {
         for call in gemm.calls().unwrap() {
-            // Every address is an element of one of three memories.
+            // Returns the index of the element at `address`, in one of three memories.
             let of = |address: DevicePtr, memory: usize| {
                 let bytes = address.0 - PLACES[memory];
                 assert!(bytes.is_multiple_of(4) && bytes < 1 << 19);
@@ -83,7 +83,8 @@ fn by_calls(pairs: &Pairs) -> Vec<i64> {
                     down + along * leading + batch * step
                 };
                 let sum = (0..k).map(|step| {
-                    // cuBLAS sees the factors on exchanged sides.
+                    // cuBLAS multiplies in column-major order, so the calls exchange the two
+                    // factors.
                     let right = of(call.addresses[0], 1) + at(0, row, step, first);
                     let left = of(call.addresses[1], 0) + at(1, step, column, second);
                     number(1, right) * number(0, left)
@@ -102,12 +103,12 @@ fn indices([outer, middle, inner]: [usize; 3]) -> impl Iterator<Item = (usize, u
     (0..outer).flat_map(move |a| (0..middle).flat_map(move |b| (0..inner).map(move |c| (a, b, c))))
 }
 
-/// Returns the products by their definition, from the indices of the layouts.
+/// Returns the products by their definition, from the strides of the layouts.
 fn by_sums(left: &Layout, right: &Layout) -> Vec<i64> {
     let (left_places, left_matrix) = left.split_at(left.ndim() - 2);
     let (right_places, right_matrix) = right.split_at(right.ndim() - 2);
     let mut product = Vec::new();
-    // One walk for each operand: products walk over both at once.
+    // Each operand has its own walk. In `Pairs`, one walk covers both operands.
     let [left_walk, right_walk] = [Layout::walk([&left_places]), Layout::walk([&right_places])];
     let left_all = left_walk.each(0..left_walk.count());
     for ([left_at], [right_at]) in left_all.zip(right_walk.each(0..right_walk.count())) {
@@ -128,7 +129,7 @@ fn by_sums(left: &Layout, right: &Layout) -> Vec<i64> {
     product
 }
 
-/// Returns layouts of three matrices of this shape, or of one matrix that is broadcast.
+/// Returns layouts of three matrices of this shape. Some layouts broadcast one matrix.
 fn layouts(rows: usize, columns: usize) -> Vec<Layout> {
     let dense = |dims: &[usize]| Layout::contiguous(&dims.into()).unwrap();
     let every_other = |layout: Layout| {
@@ -194,7 +195,7 @@ fn calls_are_as_few_as_the_steps_allow() {
     let dense = |dims: &[usize]| Layout::contiguous(&dims.into()).unwrap();
     let one = dense(&[2, 5, 3, 4]);
     assert_eq!(calls(&one, &dense(&[2, 5, 4, 3])), Some(1));
-    // Heads inside of positions, as attention has them.
+    // In attention, heads are inside positions.
     let heads = dense(&[2, 3, 5, 4]).swap_axes(1, 2).unwrap();
     assert_eq!(calls(&heads, &dense(&[2, 5, 4, 3])), Some(2));
     let all = Shape::from([2, 5, 4, 3]);
@@ -218,7 +219,7 @@ fn recognises_matrices_stored_neither_by_rows_nor_by_columns() {
     assert_eq!(fits_blas(3, 4, 4, 1), Some((false, 4)));
     assert_eq!(fits_blas(3, 4, 9, 1), Some((false, 9)));
     assert_eq!(fits_blas(3, 4, 1, 3), Some((true, 3)));
-    // Rows or columns that overlap, backwards, or with gaps inside.
+    // cuBLAS cannot read rows or columns that overlap, run backwards, or have gaps.
     for [row_step, column_step] in [[0, 1], [3, 1], [-4, 1], [1, 0], [1, -3], [8, 2], [0, 0]] {
         assert_eq!(fits_blas(3, 4, row_step, column_step), None);
     }

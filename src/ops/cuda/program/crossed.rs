@@ -9,18 +9,18 @@ use crate::ops::cuda::code::Code;
 /// The length of a tile's side, in elements.
 const TILE: usize = 32;
 
-/// The minimum length of a line, in elements, for which tiles are faster.
+/// The minimum length of an axis, in elements, for which tiles are faster.
 const SHORT: usize = 8;
 
-/// The maximum shared memory of a block for tiles, in bytes. It is so small that several blocks run
+/// The maximum shared memory of a block for tiles, in bytes. The limit allows several blocks to run
 /// concurrently.
 const SHARED_BYTES: usize = 32 << 10;
 
-/// A program that is walked by tiles of two axes. Along the last axis, its target has no gaps.
-/// Along the axis before the last, the operands in the bit set `staged` have no gaps, and along the
-/// last axis their strides are larger. The staged operands are read by tiles.
+/// A program that is evaluated by tiles of its last two axes. The target is contiguous along the
+/// last axis. The operands in the bit set `staged` are contiguous along the axis before the last,
+/// and strided along the last axis. A kernel reads the staged operands by tiles.
 ///
-/// Invariant: the program has one target, and an operand for each bit.
+/// Invariant: the program has one target, and an operand for each bit of `staged`.
 #[derive(Clone, Debug)]
 pub(in crate::ops::cuda) struct Crossed<'a> {
     program: Program<'a>,
@@ -28,14 +28,14 @@ pub(in crate::ops::cuda) struct Crossed<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// Returns whether some operand skips elements along the last axis.
+    /// Returns whether the program has several axes, and an operand is strided along the last axis.
     pub(in crate::ops::cuda) fn has_steps(&self) -> bool {
         let last = self.dims.len().wrapping_sub(1);
         let steps = |place: &super::Strided| place.strides[last].unsigned_abs() > 1;
         last != usize::MAX && last > 0 && self.places.iter().any(steps)
     }
 
-    /// Returns the program by tiles, if operands are contiguous along another axis than the target.
+    /// Returns the tiled program. Returns `None` if tiles would not be faster.
     pub(in crate::ops::cuda) fn crossed(&self) -> Option<Crossed<'a>> {
         let ([.., target], 1) = (&self.places[..], self.targets) else {
             return None;
@@ -49,8 +49,7 @@ impl<'a> Program<'a> {
         let along = (0..self.dims.len())
             .rev()
             .find(|&axis| is_long(axis) && is_dense(&target.strides, axis))?;
-        // The operands that are contiguous along `axis`, up to the number that shared memory has
-        // space for.
+        // Selects operands that are contiguous along `axis`, until shared memory is full.
         let staged_along = |axis: usize| {
             let (mut staged, mut left_bytes) = (0u32, SHARED_BYTES);
             for (number, operand) in operands.iter().enumerate() {
@@ -74,8 +73,8 @@ impl<'a> Program<'a> {
         Some(Crossed { program, staged })
     }
 
-    /// Moves the axes `across` and `along` behind all other axes. The move changes the numbers of
-    /// elements.
+    /// Moves the axes `across` and `along` behind all other axes. The move changes the element
+    /// indices.
     fn reorder(&mut self, across: usize, along: usize) {
         let others = (0..self.dims.len()).filter(|&axis| axis != across && axis != along);
         let axes: Vec<usize> = others.chain([across, along]).collect();
@@ -95,8 +94,8 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Returns the padding of the lines of a tile, which puts the elements of a column in different
-/// banks.
+/// Returns the padding of the lines of a tile, in elements. The padding puts the elements of a
+/// column in different banks.
 fn padding(element_bytes: usize) -> usize {
     (4 / element_bytes).max(1)
 }
@@ -110,14 +109,14 @@ impl Crossed<'_> {
         of(self.program.form() | self.staged << 8).over(self.program.graph.fingerprint())
     }
 
-    /// Returns the number of tiles.
     pub(in crate::ops::cuda) fn tiles(&self) -> usize {
         let (outer, plane) = self.program.dims.split_at(self.program.dims.len() - 2);
         let in_plane = plane.iter().map(|length| length.div_ceil(TILE));
         outer.iter().product::<usize>() * in_plane.product::<usize>()
     }
 
-    /// Appends the arguments: the operands, the lengths of both axes, and the number of tiles.
+    /// Appends the arguments: the operands, the lengths of the last two axes, and the number of
+    /// tiles.
     pub(in crate::ops::cuda) fn arguments(&self, arguments: &mut Arguments) {
         self.program.arguments(arguments);
         let [.., across, along] = self.program.dims[..] else {
@@ -128,9 +127,9 @@ impl Crossed<'_> {
         }
     }
 
-    /// Appends to `text` the definitions of the program. Then appends the structures `Staged`, the
-    /// operands' part of a tile, and `Places`, the start of a plane. Finally, appends the functions
-    /// `places`, `stage` and `finish`.
+    /// Appends the definitions of the program to `text`. Then appends two structures: `Staged`, a
+    /// tile of each staged operand, and `Places`, the offsets of a plane. Finally, appends the
+    /// functions `places`, `stage` and `finish`.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let program = &self.program;
         let code = Code::of(program.graph);

@@ -1,8 +1,8 @@
-//! A device function for an expression over an index space, and the operands that it takes.
+//! A device function for an expression over an index space, and its operands.
 //!
-//! The source depends only on the functions and types of the expression graph and on the form. It
-//! is generated once for each form. A program and its arguments are cheap to make. Every member of
-//! `Operands` takes eight bytes.
+//! The source of a program depends only on the form, and on the functions and types of the
+//! expression graph. The source is generated only when its kernel is compiled. A program and its
+//! arguments are cheap to make. Every member of `Operands` is aligned to eight bytes.
 
 mod crossed;
 mod text;
@@ -28,18 +28,18 @@ struct Strided {
 struct Form {
     /// The number of axes with strides; 0 if the elements of all arrays are contiguous.
     rank: usize,
-    /// `true` if indices take 64 bits.
+    /// `true` if indices need 64 bits.
     is_wide: bool,
-    /// `true` if several elements are read at once.
+    /// `true` if packs of several elements are read.
     is_packed: bool,
-    /// If several elements are read at once, a bit for each operand that repeats one element along
-    /// the last axis.
+    /// A bit for each operand that repeats one element along the last axis. No bit is set unless
+    /// packs are read.
     repeated: u32,
 }
 
-/// The bits of [`Form::repeated`] that fit a key, below the number of a variant.
+/// The number of bits of [`Form::repeated`] in a key. The variant is above these bits.
 const MOST_REPEATED: usize = 19;
-/// The shift of a variant in a key.
+/// The position of the lowest bit of a variant in a key.
 const VARIANT: u32 = 27;
 
 impl Form {
@@ -52,9 +52,8 @@ impl Form {
 
 /// An expression over an index space. Its elements are numbered in row-major order of the axes.
 ///
-/// Invariant: `places` has an entry for each array of the expression graph, in its order, and then
-/// an entry for each target. Each entry has the strides of `dims`, for the number of axes in the
-/// form's rank.
+/// Invariant: `places` has an entry for each array of the expression graph, in the order of the
+/// graph. The entries of the targets follow. Each entry has a stride for each of `dims`.
 #[derive(Clone, Debug)]
 pub(super) struct Program<'a> {
     graph: &'a ExpressionGraph<'a>,
@@ -66,12 +65,12 @@ pub(super) struct Program<'a> {
     width: usize,
 }
 
-/// The axes of an array in their own order. Axes beyond its rank are at the end.
+/// The identity permutation of axes.
 const IN_ORDER: [usize; MAX_RANK] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 impl<'a> Program<'a> {
-    /// Makes a program of `graph` over the axes of `shape` in the order of `axes`, which contains
-    /// each axis once. Every operand must broadcast to `shape`.
+    /// Makes a program of `graph` over the axes of `shape`, in the order of `axes`, a permutation.
+    /// Every operand must broadcast to `shape`.
     pub(super) fn new(
         graph: &'a ExpressionGraph<'a>,
         shape: &Shape,
@@ -84,8 +83,8 @@ impl<'a> Program<'a> {
         Self::new(graph, shape, IN_ORDER)
     }
 
-    /// Makes a program of `graph` in row-major order of `target`. The arguments contain the
-    /// strides of `target` after the strides of the operands.
+    /// Makes a program that writes `graph` to `target`, in row-major order. The arguments contain
+    /// the strides of `target` after the strides of the operands.
     pub(super) fn onto(graph: &'a ExpressionGraph<'a>, target: Operand<'_>) -> Self {
         Self::onto_all(graph, &[target])
     }
@@ -132,9 +131,9 @@ impl<'a> Program<'a> {
         program
     }
 
-    /// Reads several elements at once if each operand allows whole words or repeats one element. If
-    /// there are several results, elements are read one by one, because the arrays of the results
-    /// keep enough accesses in flight.
+    /// Chooses packs if each operand is aligned to packs or repeats one element. If there are
+    /// several results, chooses single elements. The arrays of several results keep enough accesses
+    /// in flight.
     fn choose_packs(&mut self) {
         if self.targets > 1 {
             let [length] = self.dims[..] else { return };
@@ -163,8 +162,8 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Returns whether every operand can be read in whole words, or repeats one element along the
-    /// axis `last`.
+    /// Returns whether every operand is aligned to packs, or repeats one element along the axis
+    /// `last`.
     fn are_aligned(&self, last: usize) -> bool {
         let mut places = self.places.iter();
         places.all(|place| {
@@ -178,13 +177,13 @@ impl<'a> Program<'a> {
         of(self.form()).over(self.graph.fingerprint())
     }
 
-    /// Returns the key of a kernel that has several variants, which are numbered below 32.
+    /// Returns the key of variant `variant` of a kernel over the program. Variants are below 32.
     pub(super) fn variant_key(&self, of: fn(u32) -> KernelKey, variant: u32) -> KernelKey {
         debug_assert!(variant < 1 << (u32::BITS - VARIANT));
         of(self.form() | variant << VARIANT).over(self.graph.fingerprint())
     }
 
-    /// Returns the part of the kernel's key that does not depend on the expression graph.
+    /// Returns the bits of the kernel's key that do not depend on the expression graph.
     pub(super) fn form(&self) -> u32 {
         let Form {
             rank,
@@ -202,7 +201,7 @@ impl<'a> Program<'a> {
         if self.form.is_packed { self.width } else { 1 }
     }
 
-    /// Appends the only argument that the source takes, `const Operands`.
+    /// Appends the kernel's argument `const Operands`.
     pub(super) fn arguments(&self, arguments: &mut Arguments) {
         let mut members: Vec<u64> = self.places.iter().map(|place| place.address).collect();
         for (bits, size_bytes) in &self.scalars {
@@ -217,7 +216,7 @@ impl<'a> Program<'a> {
             members.extend(self.places.iter().map(|place| place.strides[axis] as u64));
         }
         if members.is_empty() {
-            // A structure without members still has a size.
+            // In C++, a structure without members still has a size.
             members.push(0);
         }
         arguments.push_all(members);
@@ -245,8 +244,8 @@ impl Strided {
         }
     }
 
-    /// Returns whether `width` elements make whole words if they begin at a multiple of `width`
-    /// along the axis `last`. The words must be whole at every index along the axes before `last`.
+    /// Returns whether each pack of `width` elements along the axis `last` is aligned. The
+    /// alignment must hold at every index along the axes before `last`.
     fn is_aligned(&self, width: usize, last: usize) -> bool {
         let word = (width * self.element_bytes).min(16);
         let mut outer = self.strides[..last].iter();
@@ -259,9 +258,8 @@ fn first_of(address: u64, layout: &Layout, element_bytes: usize) -> u64 {
     address.wrapping_add(layout.offset().wrapping_mul(element_bytes) as u64)
 }
 
-/// Coalesces axes to the fewest along which all places can be walked, and returns their lengths.
-/// Moves the strides of these axes to the front in every place. If one stride per place is enough
-/// to walk two neighbouring axes, they become one axis.
+/// Merges neighbouring axes that every place can walk with one stride. Returns the lengths of the
+/// merged axes. Moves the strides of the merged axes to the front in every place.
 fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Strided]) -> Vec<usize> {
     let mut dims: Vec<usize> = Vec::with_capacity(axes.len());
     for (from, &axis) in axes.iter().enumerate() {
@@ -294,7 +292,7 @@ fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Strided]) -> Vec<usize>
     dims
 }
 
-/// Returns whether the number or the offset of an element needs more than 31 bits.
+/// Returns whether the index or the offset of an element needs more than 31 bits.
 fn reaches_far(dims: &[usize], places: &[Strided]) -> bool {
     const FAR: usize = i32::MAX as usize;
     let count = dims
@@ -312,14 +310,14 @@ fn reaches_far(dims: &[usize], places: &[Strided]) -> bool {
     count.is_none_or(|count| count > FAR) || places.iter().any(|place| reach(place) > FAR)
 }
 
-/// Returns the number of elements that are read at once if possible: 16 bytes of the largest type,
-/// and at least four elements.
+/// Returns the number of elements of a pack: 16 bytes of the largest type, and at least four
+/// elements.
 fn width_of(largest: usize) -> usize {
     (16 / largest).max(4)
 }
 
 /// Returns the multiplier and the shift by which `cs_quotient` divides numbers below 2^31 by
-/// `length`, from 1 to 2^31.
+/// `length`. `length` is from 1 to 2^31.
 pub(super) fn inverse(length: usize) -> (u32, u32) {
     let length = length as u64;
     let shift = length.next_power_of_two().trailing_zeros().min(31);

@@ -12,8 +12,8 @@ impl Program<'_> {
         name_of(self.graph)
     }
 
-    /// Appends the types `T`, `I` and `index_t`, `Operands`, and the function `element`. If several
-    /// elements are read at once, also appends `CS_WIDTH` and `elements`.
+    /// Appends the types, the structure `Operands`, and the function `element`. If the program
+    /// reads packs, also appends `CS_WIDTH` and the function `elements`.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let code = Code::of(self.graph);
         self.write_types(text);
@@ -42,8 +42,8 @@ impl Program<'_> {
         );
     }
 
-    /// Appends the types and `Operands`, and the function `store_all`, which writes the element of
-    /// each result to its target.
+    /// Appends the types, the structure `Operands`, and the function `store_all`. This function
+    /// writes the element of each result to its target.
     pub(in crate::ops::cuda) fn text_of_all(&self, text: &mut String) {
         let code = Code::of(self.graph);
         self.write_types(text);
@@ -65,7 +65,7 @@ impl Program<'_> {
             );
         }
         text.push_str(&code.statements);
-        // Written after all reads, because a target may be an operand, too.
+        // All reads precede the writes, because a target may be an operand, too.
         for (number, result) in self.graph.results().iter().enumerate() {
             let place = arrays + number;
             let _ = writeln!(text, "    cs_store(o.p{place} + {}, v{result});", at(place));
@@ -73,8 +73,9 @@ impl Program<'_> {
         text.push_str("}\n");
     }
 
-    /// Appends the function `place`, which returns the address for the element number `i`. The
-    /// address is in the target. If there is no target, the address is at index `i` from `out` on.
+    /// Appends the function `place`, which returns the address of the element with index `i`. If
+    /// the program has a target, the address is in the target. Otherwise, it is the address of
+    /// `out[i]`.
     pub(in crate::ops::cuda) fn write_place(&self, text: &mut String) {
         text.push_str("CS_FN I* place(const Operands& o, I* const out, const index_t i) {\n");
         let target = self.places.len().saturating_sub(1);
@@ -136,15 +137,15 @@ impl Program<'_> {
         );
     }
 
-    /// Appends the computation of the offsets of the places in `range`, for the element number `i`.
-    /// The variables have the name `at` with the number of the place. If several elements are read
-    /// at once, an operand that repeats one element does not move along the last axis.
+    /// Appends the statements that compute the offsets of the places in `range`, for the element
+    /// index `i`. The variable for place 3 is `at3`. If the program reads packs, the offset of an
+    /// operand that repeats one element does not depend on the last axis.
     fn write_offsets(&self, range: Range<usize>, text: &mut String) {
         self.write_offsets_along(0..self.form.rank, range, text);
     }
 
-    /// Appends the computation of offsets like [`write_offsets`](Self::write_offsets), over `axes`,
-    /// which are the first axes. `i` is the number of an element along these axes.
+    /// Appends the statements of [`write_offsets`](Self::write_offsets), but only for `axes`, which
+    /// are the first axes. `i` is the index of an element over these axes.
     pub(super) fn write_offsets_along(
         &self,
         axes: Range<usize>,
@@ -199,8 +200,8 @@ impl Program<'_> {
         text.push_str(");\n}\n");
     }
 
-    /// Appends the function that reads `CS_WIDTH` elements of one row, from number `n` times
-    /// `CS_WIDTH` on.
+    /// Appends the function `elements`. It computes `CS_WIDTH` elements of one row, from the
+    /// element index `n * CS_WIDTH` on.
     fn write_elements(&self, code: &Code, text: &mut String) {
         let (width, arrays) = (self.width, &code.arrays);
         let _ = writeln!(

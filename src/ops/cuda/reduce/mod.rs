@@ -1,11 +1,11 @@
 //! Reductions of an expression without storing its elements.
 //!
-//! A kernel reduces an expression as the host does. It reduces a few elements into a partial
-//! result, merges partial results into a total, and merges the totals. The shape and the number of
-//! elements that are read at once determine which thread reduces which elements. The size and the
-//! load of the device do not matter. So a result is equal on every run and device. Sums are at
-//! least as accurate as the host's, because they carry the rounding error from element to element
-//! and from total to total.
+//! A kernel reduces an expression like the host. It reduces a few elements into a partial result,
+//! merges partial results into a total, and merges the totals. The shape and the pack size
+//! determine which thread reduces which elements. The size and the load of the device have no
+//! influence. Therefore every run on every device returns equal results. Sums carry the rounding
+//! error from element to element and from total to total. They are at least as accurate as sums on
+//! the host.
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +34,8 @@ pub(super) const MERGE: &str = include_str!("../merge.cuh");
 const REDUCE: &str = include_str!("../reduce.cuh");
 const PARTS: &str = include_str!("../parts.cuh");
 
-/// The maximum number of blocks if outputs are divided into parts. The largest device runs about
-/// this number of blocks at once. Four times the number took an eighth longer on an H200.
+/// The maximum number of blocks if outputs are divided into parts. An H200 runs about this number
+/// of blocks at once. With four times as many blocks, a reduction took an eighth longer.
 const MOST_BLOCKS: usize = 1024;
 
 /// The maximum number of blocks along x. If there are more tiles, each block processes several.
@@ -57,11 +57,11 @@ enum Packing {
 /// The kernels that merge the parts of outputs, for each type of elements.
 struct PartKernels<F>(PhantomData<F>);
 
-/// The type-erased description of a reducer that a reduction needs.
+/// The type-erased description of a reducer.
 pub(in crate::ops) struct ReductionKernels {
     name: &'static str,
     cuda: CudaReducer,
-    /// A function that returns the bits of the result for no elements, if there is one.
+    /// A function that returns the bits of the result of an empty lane, if it is defined.
     nothing: fn() -> Option<Bits>,
     /// The stored types of the elements and of the results.
     item: DType,
@@ -83,18 +83,18 @@ impl ReductionKernels {
         }
     }
 
-    /// Returns the bits of the result for no elements, if there is one.
+    /// Returns the bits of the result of an empty lane, if it is defined.
     pub(in crate::ops) fn nothing(&self) -> Option<Bits> {
         (self.nothing)()
     }
 
-    /// Returns the size of the total of an output or of a part of an output.
+    /// Returns the size of a total in bytes. Each output, or each part of an output, has a total.
     pub(super) fn total_bytes(&self) -> usize {
         self.cuda.total_bytes
     }
 
-    /// Appends to `text` the types and functions of the reducer, for elements that are computed in
-    /// the type `T`. Also appends the functions by which threads merge totals.
+    /// Appends the types and functions of the reducer to `text`, and the functions that merge
+    /// totals. `text` must define the type `T`, in which elements are computed.
     fn write(&self, text: &mut String) {
         let Self { cuda, item, .. } = self;
         let sums = item.accumulator().in_cuda();
@@ -129,8 +129,8 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
     }
 }
 
-/// Returns the results of reducing `graph` as `plan` describes. The elements of `graph` have the
-/// type that `reduction` is for.
+/// Returns the results of the reduction of `graph` by `plan`. The elements of `graph` must have the
+/// element type of `reduction`.
 #[track_caller]
 pub(in crate::ops) fn reduce(
     order: CudaOrder<'_>,
@@ -160,17 +160,17 @@ pub(in crate::ops) fn reduce(
     Ok(buffer)
 }
 
-/// The address at which one result for each output is stored.
+/// The destination of a reduction, with one result or total for each output.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ReductionTarget {
-    /// The result that the reducer computes from a total.
+    /// The address of the results that the reducer computes from totals.
     Results(u64),
-    /// The total itself, in the type that it has in CUDA C++.
+    /// The address of totals, in the type that they have in CUDA C++.
     Totals(u64),
 }
 
 impl ReductionTarget {
-    /// Appends the addresses of results and of totals, one of which is 0.
+    /// Appends the address of results and the address of totals. One of the addresses is 0.
     fn push(self, arguments: &mut Arguments) {
         let (results, totals) = match self {
             Self::Results(address) => (address, 0),
@@ -181,8 +181,8 @@ impl ReductionTarget {
     }
 }
 
-/// Enqueues the reduction of the elements of `program`, one output for each of `lanes`. The program
-/// has the elements of `lanes`. No lane is empty.
+/// Enqueues the reduction of the elements of `program` along `lanes`, with one output for each
+/// lane. The program has the elements of all lanes. No lane is empty.
 #[track_caller]
 pub(super) fn reduce_into(
     workspace: Workspace<'_>,
@@ -260,7 +260,7 @@ fn launch_reduction(
     workspace.launch(key, &source, grid, &arguments)
 }
 
-/// Returns a grid with these numbers of blocks along x, at most [`MOST_TILES`], and along y.
+/// Returns a grid with these numbers of blocks along x and y, but at most [`MOST_TILES`] along x.
 fn grid([along_x, along_y]: [usize; 2]) -> Grid {
     Grid {
         blocks: [along_x.min(MOST_TILES) as u32, along_y as u32],
@@ -298,7 +298,7 @@ fn parts_source(reduction: &ReductionKernels) -> KernelSource {
 /// The division of a reduction among blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ReductionSplit {
-    /// The number of threads of an output or of a part of an output, a power of two.
+    /// The number of threads that reduce an output or a part of an output, a power of two.
     threads: usize,
     /// `true` if the threads of an output are adjacent. Otherwise, adjacent threads belong to
     /// different outputs.
@@ -312,7 +312,7 @@ struct ReductionSplit {
 
 impl ReductionSplit {
     /// Divides lanes. A thread reads `width` elements at once. If lanes are contiguous, these
-    /// elements are of one lane, otherwise of adjacent lanes.
+    /// elements are in one lane. Otherwise, they are in adjacent lanes.
     fn new(lanes: Lanes, width: usize) -> Self {
         if lanes.inner == 1 {
             Self::beside(lanes, width)
@@ -321,10 +321,10 @@ impl ReductionSplit {
         }
     }
 
-    /// Divides contiguous lanes: a warp reads elements of one output together.
+    /// Divides contiguous lanes. A warp reads adjacent elements of one output.
     fn beside(lanes: Lanes, width: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
-        /// The minimum number of outputs that fill a device with a warp for each.
+        /// The minimum number of outputs that fill a device with one warp per output.
         const FEW: usize = 1024;
         let (length, outputs) = (lanes.length, lanes.count());
         let each = width.max(4);
@@ -351,8 +351,8 @@ impl ReductionSplit {
         }
     }
 
-    /// Divides strided lanes. Elements of several outputs are read together. One thread reads
-    /// `width` of these elements.
+    /// Divides strided lanes. Adjacent threads read elements of adjacent outputs. A thread reads
+    /// `width` adjacent elements at once.
     fn apart(lanes: Lanes, width: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
         let (length, outputs) = (lanes.length, lanes.count() / width);

@@ -36,7 +36,7 @@ fn check(lanes: Lanes, width: usize) {
         threads.is_power_of_two() && threads <= THREADS as usize,
         "{what}"
     );
-    // Adjacent threads of an output are at most one warp, or the whole block.
+    // If the threads of an output are adjacent, they are at most one warp, or the whole block.
     assert!(
         !is_beside || threads <= 32 || threads == THREADS as usize,
         "{what}"
@@ -54,7 +54,7 @@ fn check(lanes: Lanes, width: usize) {
     assert!(parts * part_length >= lanes.length, "{what}");
     let own = if is_beside { width } else { 1 };
     assert!(parts == 1 || part_length.is_multiple_of(own), "{what}");
-    // A grid has at most 65,535 blocks along y, and totals take little memory.
+    // A grid has at most 65,535 blocks along y. The totals of all parts need little memory.
     assert!(
         parts <= 65_535 && parts * lanes.count() <= 1 << 21 || parts == 1,
         "{what}"
@@ -117,7 +117,7 @@ fn a_long_reduction_has_many_blocks() {
         split.tiles * split.parts
     };
     assert!(split(1 << 20, 1, 1) >= 256);
-    // An H200 runs 1,056 blocks at once, and was slower with four times that number.
+    // An H200 runs 1,056 blocks at once. With four times as many blocks, it was slower.
     assert!((1000..=1056).contains(&split(1 << 28, 1, 1)));
     assert!((512..=1056).contains(&split(1 << 20, 4, 4)));
     assert!((512..=1056).contains(&split(4096, 4096, 4096)));
@@ -137,7 +137,6 @@ mod compiled {
     struct Sources(Vec<KernelSource>);
 
     impl<T: AnyElement> Visit<T> for Sources {
-        /// Appends the kernels of a reducer.
         fn visit<F: Reducer<T>>(&mut self) {
             let shape = Shape::from([16, 64]);
             let leaf = Leaf(Array::<T>::zeros(shape).unwrap());

@@ -1,9 +1,9 @@
 //! Running sums and products, which read and write each element once.
 //!
-//! The sums are accumulated in the type that the host uses. The shape alone determines which sums
-//! are merged with each other. Long lanes may be cut into tiles. The sum of a tile is merged with
-//! the sum of all earlier tiles. The earlier tiles are always merged in their order, whichever tile
-//! merges them.
+//! The sums are accumulated in the type that the host uses. The shape and the element type alone
+//! determine which sums are merged. Long lanes may be cut into tiles. The sum of a tile is merged
+//! with the sum of all earlier tiles. The sums of the earlier tiles are always merged in the order
+//! of the tiles.
 
 #[cfg(test)]
 mod tests;
@@ -32,13 +32,14 @@ const TILES: &str = include_str!("../scan_tiles.cuh");
 /// The maximum number of blocks. If there are more lanes or tiles, each block processes several.
 const MOST_BLOCKS: usize = 1 << 20;
 
-/// The number of elements of a tile that is a piece of one lane.
+/// The number of elements of a tile of one lane.
 const TILE: usize = 8 * THREADS as usize;
 
-/// The kernels that sum along lanes, and the kernels that multiply.
+/// The kernels of running sums, and of running products if `PRODUCT`.
 struct Scan<const WAY: u8, const PRODUCT: bool>;
 
-/// Returns the running sums, or products, of `graph` along `axis`, in the type of sums.
+/// Returns the running sums of `graph` along `axis`, or the running products. The results have the
+/// type of sums.
 #[track_caller]
 pub(in crate::ops) fn running(
     order: CudaOrder<'_>,
@@ -56,7 +57,7 @@ pub(in crate::ops) fn running(
     })
 }
 
-/// Enqueues the writes of the sums along `axis` of `program` to the address `results`. The program
+/// Enqueues the scan of `program` along `axis`, with results at the address `results`. The program
 /// is in row-major order of `shape`, which has elements.
 #[track_caller]
 pub(super) fn scan_into(
@@ -78,14 +79,14 @@ pub(super) fn scan_into(
     scan.run(results)
 }
 
-/// The operation of a scan, sum or product. Its accumulation and result types are the host's.
+/// The operation of a scan, sum or product, with the host's types of accumulation and results.
 #[derive(Clone, Copy)]
 pub(super) struct ScanOperation {
     /// The type of intermediate sums, and its size.
     state: &'static str,
     state_bytes: usize,
     is_product: bool,
-    /// The type of an element in a sum.
+    /// The type that an element is converted to before it is accumulated.
     wide: &'static str,
     /// The stored type of the results.
     result: &'static str,
@@ -93,7 +94,7 @@ pub(super) struct ScanOperation {
 }
 
 impl ScanOperation {
-    /// Returns the types for elements of `dtype`.
+    /// Returns the operation for elements of `dtype`.
     pub(super) fn of(dtype: DType, is_product: bool) -> Self {
         let (state, numbers) = match is_product {
             true => ("cs_product", 1),
@@ -112,7 +113,7 @@ impl ScanOperation {
 
     /// Returns the number of elements that a thread holds at a time if lanes are strided.
     fn rows(self) -> usize {
-        // Elements of 16 bits are computed in 32.
+        // A short element occupies at least 4 bytes in registers.
         (128 / self.element_bytes.max(4)).min(MOST_ROWS)
     }
 
@@ -149,7 +150,7 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Enqueues the writes of all sums to the address `results`.
+    /// Enqueues the kernel of the scan, with results at the address `results`.
     #[track_caller]
     fn run(&self, results: u64) -> Result<()> {
         let Self { lanes, split, .. } = self;
@@ -182,13 +183,13 @@ impl Launch<'_> {
         let order = self.workspace.order;
         let tiles = self.split.blocks;
         let sums_bytes = (tiles * self.split.side()).saturating_mul(self.sums.state_bytes);
-        // The ticket, and a status for each tile.
+        // The first bytes are the ticket, and a status for each tile.
         let first_bytes = (8 + tiles.saturating_mul(4)).next_multiple_of(16);
         let size_bytes = sums_bytes.saturating_mul(2).saturating_add(first_bytes);
         let memory = self.workspace.allocate(size_bytes, 1)?;
         let address = memory.address();
         let first = DevicePtr(address);
-        // SAFETY: these are the first bytes of new memory, which nothing else uses.
+        // SAFETY: these are the first bytes of `memory`, which is new and has at least this size.
         order.queue(|stream| unsafe { order.gpu.fill(stream, first, first_bytes as u64, &[0]) })?;
         let sums = address + first_bytes as u64;
         arguments.push_all([address, address + 8, sums, sums + sums_bytes as u64]);
@@ -233,25 +234,25 @@ fn scan_source(
     source(format!("{operation} of {}", program.name()), &text)
 }
 
-/// The threads that sum a lane, or a tile of it.
+/// The algorithm of a scan: the threads that sum a lane, or a tile of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScanAlgorithm {
-    /// Threads of a warp.
+    /// Up to 32 threads of a warp for each lane.
     Groups,
-    /// A block.
+    /// A block for each lane.
     Block,
-    /// One thread, for lanes whose elements are strided.
+    /// One thread for each strided lane.
     Apart,
-    /// A block for each tile.
+    /// A block for each tile of a lane.
     Tiles,
-    /// A block for each tile of several lanes, whose elements are strided.
+    /// A block for each tile of several strided lanes.
     TilesApart,
 }
 
 /// The maximum number of elements that a thread holds if lanes are strided.
 const MOST_ROWS: usize = 32;
 
-/// The division of the work among blocks and threads.
+/// The division of a scan among blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ScanSplit {
     algorithm: ScanAlgorithm,
@@ -259,7 +260,7 @@ struct ScanSplit {
     threads: usize,
     /// The number of tiles of a lane, or 1 if a lane is summed at once.
     parts: usize,
-    /// The number of blocks that have work, each of one tile or of some lanes.
+    /// The number of blocks that have lanes or a tile to process.
     blocks: usize,
 }
 
@@ -267,7 +268,7 @@ impl ScanSplit {
     /// Divides lanes. If the lanes are strided, a thread holds `rows` elements.
     fn new(lanes: Lanes, rows: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
-        /// The minimum number of lanes that fill a device with a warp for each.
+        /// The minimum number of lanes that fill a device with one warp per lane.
         const FEW: usize = 1024;
         let (length, count) = (lanes.length, lanes.count());
         if lanes.inner > 1 {
@@ -299,11 +300,11 @@ impl ScanSplit {
         }
     }
 
-    /// Divides strided lanes. Neighbouring lanes are read together.
+    /// Divides strided lanes. Adjacent threads read adjacent lanes.
     fn apart(lanes: Lanes, rows: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
-        /// The maximum number of lanes that are cut into tiles. Half this number of threads fills a
-        /// device.
+        /// The maximum number of lanes that are cut into tiles. With one thread per lane, half this
+        /// number of lanes fills a device.
         const MANY: usize = 1 << 15;
         let (length, count) = (lanes.length, lanes.count());
         if length < 2 * MOST_ROWS || count > MANY {
@@ -314,7 +315,7 @@ impl ScanSplit {
                 blocks: count.div_ceil(BLOCK),
             };
         }
-        // At most the number of threads that a lane has work for. It is also so small that the
+        // A lane has at most one thread for each `rows` elements. The limit `most` ensures that the
         // threads of one row access contiguous elements.
         let most = BLOCK / lanes.inner.next_power_of_two().min(BLOCK);
         let threads = length.div_ceil(rows).next_power_of_two().min(most);
@@ -327,7 +328,7 @@ impl ScanSplit {
         }
     }
 
-    /// Returns the number of lanes of a tile.
+    /// Returns the number of lanes of a block.
     fn side(&self) -> usize {
         THREADS as usize / self.threads
     }

@@ -33,7 +33,7 @@ fn check(lanes: Lanes, rows: usize) {
         split.grid().blocks.iter().all(|&blocks| blocks > 0),
         "{what}"
     );
-    // The published sums take less memory than the elements.
+    // The published sums need less memory than the elements.
     if matches!(algorithm, ScanAlgorithm::Tiles | ScanAlgorithm::TilesApart) {
         let told = split.side() * blocks;
         let elements = lanes.length * lanes.count();
@@ -135,8 +135,8 @@ mod compiled {
         compile_for_all(&of_every_complex!(sums).concat());
     }
 
-    /// Products of other element types differ only in the types that are read and written, which
-    /// the kernels of sums cover.
+    /// The kernels of other element types differ only in loads and stores. The test of running sums
+    /// compiles these loads and stores.
     #[test]
     fn running_products_compile_for_every_type_of_products() {
         let sources = [products::<f32>(), products::<i32>(), products::<u32>()];

@@ -1,8 +1,8 @@
 //! Softmax and its logarithm.
 //!
-//! A lane of at most 8,192 elements is in the registers of its threads, and is read and written
-//! once. For other lanes, a first pass computes the scale and the sum together. A second pass
-//! computes the results.
+//! The threads of a contiguous lane of at most 8,192 elements hold the lane in registers. They read
+//! and write the lane once. For other lanes, a first pass computes the scale and the sum. A second
+//! pass computes the results.
 
 #[cfg(test)]
 mod tests;
@@ -29,21 +29,23 @@ const LANES: &str = include_str!("../softmax.cuh");
 const PARTS: &str = include_str!("../softmax_parts.cuh");
 const NORMAL: &str = include_str!("../normal.cuh");
 
-/// The maximum number of blocks of lanes. If there are more lanes, each block processes several.
+/// The maximum number of blocks along x. If there are more tiles or lanes, a block processes
+/// several.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels of lanes that fit. With `PACKED`, the kernels of lanes that are whole packs.
+/// The kernels of lanes that fit registers. If `PACKED`, a lane consists of whole packs.
 struct Fitting<const LOG: bool, const PACKED: bool>;
 
-/// The kernels that compute the scales and the sums of long lanes, and the kernels that write the
-/// results of long lanes.
+/// The kernels of long lanes. `SumKernels` compute the scales and the sums. `Written` write the
+/// results.
 struct SumKernels;
 struct Written<const LOG: bool>;
 
 /// The kernels that compute the results of strided lanes from their scales and sums.
 struct Normal<const LOG: bool>;
 
-/// Returns exp(x) / Σ exp(x) of a graph of floats along `axis`, or the logarithm of this quotient.
+/// Returns exp(x) / Σ exp(x) along `axis`, for a graph of floats. If `is_log`, returns the
+/// logarithm of this quotient.
 #[track_caller]
 pub(in crate::ops) fn normalized(
     order: CudaOrder<'_>,
@@ -58,7 +60,7 @@ pub(in crate::ops) fn normalized(
     let dtype = graph.first().dtype;
     computed(order.device, dtype, shape, |output| {
         let kind = SoftmaxKind::of(dtype, is_log);
-        // Whole packs, each of one lane.
+        // Packs are used only if each pack is within one lane.
         let width = match lanes.length.is_multiple_of(program.width()) {
             true => program.width(),
             false => 1,
@@ -71,14 +73,14 @@ pub(in crate::ops) fn normalized(
     })
 }
 
-/// The kernels for an element type, and whether the logarithm is computed.
+/// The kernels for an element type and for the softmax or its logarithm.
 #[derive(Clone, Copy)]
 struct SoftmaxKind {
     is_log: bool,
     /// The accumulator type of exponentials.
     sums: &'static str,
     logsumexp: &'static ReductionKernels,
-    /// The kernels of lanes that are read one by one, and in packs.
+    /// The kernels that read lanes one element at a time, and the kernels that read packs.
     lanes: [fn(u32) -> KernelKey; 2],
     written: fn(u32) -> KernelKey,
     normal: fn(u32) -> KernelKey,
@@ -107,7 +109,7 @@ impl SoftmaxKind {
     }
 }
 
-/// Returns the reduction to scales and sums of floats of `dtype`.
+/// Returns the reduction of floats of `dtype` to a scale and a sum.
 fn logsumexp_of(dtype: DType) -> &'static ReductionKernels {
     match dtype {
         DType::F32 => const { &ReductionKernels::of::<Logsumexp, f32>() },
@@ -118,7 +120,7 @@ fn logsumexp_of(dtype: DType) -> &'static ReductionKernels {
     }
 }
 
-/// Launches the kernel of lanes that fit.
+/// Launches the kernel of lanes that fit registers.
 #[track_caller]
 fn of_lanes(
     workspace: Workspace<'_>,
@@ -141,7 +143,7 @@ fn of_lanes(
     workspace.launch(key, &source, grid, &arguments)
 }
 
-/// Launches the kernels of contiguous lanes that do not fit.
+/// Launches the kernels of contiguous lanes that do not fit registers.
 #[track_caller]
 fn of_parts(
     workspace: Workspace<'_>,
@@ -210,8 +212,8 @@ fn lanes_text(
     text(program, kind, split.block as u32, &(before + LANES))
 }
 
-/// Returns the source of a kernel over long lanes. If `writes`, the kernel writes the results,
-/// otherwise it computes the sums.
+/// Returns the source of a kernel over long lanes. If `writes`, the kernel writes the results.
+/// Otherwise, the kernel computes the scales and the sums.
 fn parts_text(program: &Program<'_>, kind: SoftmaxKind, writes: bool) -> KernelSource {
     let mut before = format!(
         "#define CS_WRITES {}
@@ -245,10 +247,10 @@ fn text(program: &Program<'_>, kind: SoftmaxKind, threads: u32, kernel: &str) ->
     source(format!("{name} of {}", program.name()), &text)
 }
 
-/// The size of a scale and a sum in bytes.
+/// The size of a scale and a sum together, in bytes.
 const TOTAL_BYTES: usize = 16;
 
-/// The division of long lanes.
+/// The division of long lanes into parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LaneParts {
     count: usize,
@@ -258,15 +260,15 @@ struct LaneParts {
 
 impl LaneParts {
     fn new(lanes: Lanes) -> Self {
-        /// The number of blocks that fill a device for some rounds.
+        /// The number of blocks that occupies a device for several waves.
         const MANY: usize = 2048;
-        /// The minimum number of elements of a thread, so that the cost of merging the threads is
+        /// The minimum number of elements per thread. It makes the cost of merging the threads
         /// negligible.
         const LEAST: usize = 16;
-        // A block merges the parts of a lane, one for each thread.
+        // A block merges the parts of a lane, with one thread per part.
         let most = (lanes.length / (LEAST * THREADS as usize)).clamp(1, THREADS as usize);
         let count = (MANY / lanes.count().max(1)).clamp(1, most);
-        // A part has whole packs. The longest pack has 16 elements.
+        // A part consists of whole packs. The longest pack has 16 elements.
         let length = lanes.length.div_ceil(count).next_multiple_of(16);
         Self {
             count: lanes.length.div_ceil(length),
@@ -275,25 +277,25 @@ impl LaneParts {
     }
 }
 
-/// The division of lanes that fit.
+/// The division of lanes that fit registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SoftmaxSplit {
     /// The number of threads of a lane, a power of two.
     threads: usize,
-    /// The number of threads of a block, which has one lane or several.
+    /// The number of threads of a block. A block processes one lane or several.
     block: usize,
     tiles: usize,
-    /// The number of units of a thread, rounded up to a power of two, so that there are few
-    /// kernels.
+    /// The number of packs or single elements that a thread holds. It is rounded up to a power of
+    /// two, so that there are few kernels.
     held: usize,
 }
 
 impl SoftmaxSplit {
     /// Divides lanes. A thread reads `width` elements at once. Returns `None` if the lanes do not
-    /// fit.
+    /// fit registers.
     fn new(lanes: Lanes, width: usize) -> Option<Self> {
-        /// The number of elements of a thread of a long lane. On an H200, 8 and 32 elements take a
-        /// third longer.
+        /// The number of elements that a thread of a long lane holds. On an H200, 8 or 32 elements
+        /// take a third longer than 16.
         const ELEMENTS: usize = 16;
         /// The maximum number of threads of a lane.
         const MOST: usize = 512;
@@ -316,7 +318,8 @@ impl SoftmaxSplit {
         })
     }
 
-    /// Returns the number of the kernel's variant: of 1 to 16 units, and blocks of 64 to 512.
+    /// Returns the index of the kernel's variant, for `held` from 1 to 16 and `block` from 64 to
+    /// 512.
     fn variant(&self) -> u32 {
         self.held.ilog2() * 4 + self.block.ilog2() - 6
     }

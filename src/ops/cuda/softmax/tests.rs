@@ -17,11 +17,11 @@ fn lanes_fit_or_are_reduced() {
                 };
                 let what = format!("{lanes:?} by {width}: {split:?}");
                 let (threads, block) = (split.threads, split.block);
-                // A lane has at most a warp, or the whole block.
+                // The threads of a lane are at most a warp, or the whole block.
                 assert!(threads.is_power_of_two(), "{what}");
                 assert!(threads == block || threads <= 32, "{what}");
                 assert!((64..=512).contains(&block), "{what}");
-                // The threads have room for the lane, and little more.
+                // The threads hold the whole lane, with at most 16 elements per thread.
                 let room = split.held * width * threads;
                 assert!(split.held.is_power_of_two() && room >= length, "{what}");
                 assert!(split.held * width <= 16, "{what}");
@@ -73,7 +73,7 @@ mod compiled {
     use crate::ops::expression::node::Leaf;
 
     fn sources<T: Float>() -> Vec<KernelSource> {
-        // Kernels that read elements one by one, and in packs.
+        // Kernels read rows of 64 elements in packs, and rows of 63 elements one by one.
         let mut sources = Vec::new();
         for shape in [[16, 64], [16, 63]] {
             let shape = Shape::from(shape);

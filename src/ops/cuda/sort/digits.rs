@@ -1,20 +1,19 @@
 //! Radix sort of longer lanes.
 //!
 //! One launch counts all digits of all lanes. Then one launch for each digit reads and writes each
-//! element once. While a launch runs, its tiles pass the target positions of their elements to each
-//! other.
+//! element once. While a launch runs, each tile publishes its digit counts. Later tiles compute the
+//! target positions of their elements from the published counts.
 
 use super::*;
 use crate::array::Buffer;
 
-/// The kernels of a pass by a digit, and of the counts before the first pass, for each type of
-/// elements.
+/// The kernels of a digit pass, and of the counts before the first pass, for each element type.
 pub(super) struct DigitKernels;
 
 /// The number of values of a digit of eight bits.
 const DIGITS: usize = 256;
 
-/// The maximum number of tiles of a lane that a block counts.
+/// The maximum number of tiles of a lane that one block counts.
 const TOGETHER: usize = 16;
 
 /// The number of counting blocks below which each block counts one tile.
@@ -25,7 +24,7 @@ const COUNTING: usize = 1024;
 pub(super) struct Widths {
     /// The size of a position in a lane, in bytes.
     pub(super) place: usize,
-    /// The size of a count with a flag, which tiles publish, in bytes.
+    /// The size, in bytes, of a word that a tile publishes: a count with a flag.
     pub(super) counts: usize,
 }
 
@@ -40,14 +39,15 @@ impl Widths {
         }
     }
 
-    /// Returns the key of the kernel of a pass, or of the counts before the first pass.
+    /// Returns the key of the kernel of a pass. If `counts`, returns the key of the kernel that
+    /// counts.
     pub(super) fn key(self, dtype: DType, counts: bool) -> KernelKey {
         let form = u32::from(self.place == 8) << 1 | u32::from(self.counts == 8) << 2;
         KernelKey::of::<DigitKernels>(form | u32::from(counts) | (dtype as u32) << 3)
     }
 }
 
-/// The memory of elements and of their positions.
+/// The memory for elements and for their positions between passes.
 struct Row {
     values: Buffer,
     positions: Option<Buffer>,
@@ -65,20 +65,20 @@ struct Passes {
     /// The number of tiles of each lane.
     tiles: usize,
     /// The tickets of all passes, the counts of all digits, and the words of the tiles, in this
-    /// order. The words are for the first pass, and for every second pass after it.
+    /// order. The words are for passes with an even index.
     control: Buffer,
-    /// The words of the tiles for the passes in between.
+    /// The words of the tiles for passes with an odd index.
     between: Option<Buffer>,
     counts: u64,
     words: u64,
 }
 
-/// The destination of a pass: elements and final positions, and positions for the next pass.
+/// The destination of a pass, and the address of the positions for the next pass.
 type PassTarget = (SortTarget, u64);
 
 impl Sort<'_> {
-    /// Sorts longer lanes, from the least significant digit of keys to the most significant digit.
-    /// The passes except the last write to two rows alternately.
+    /// Sorts longer lanes by radix sort, from the least significant digit to the most significant
+    /// digit. All passes except the last write to two rows alternately.
     #[track_caller]
     pub(super) fn by_digits(&self, lanes: SortLanes, target: SortTarget) -> Result<()> {
         let last = self.dtype.size_bytes() - 1;
@@ -158,8 +158,8 @@ impl Sort<'_> {
         self.workspace.launch(key, &source, grid, &arguments)
     }
 
-    /// Orders lanes by the digit number `digit` of their keys. The positions of the elements are
-    /// read from the address `places`, if `places` is not 0.
+    /// Orders lanes by digit `digit` of their keys. If `places` is not 0, it is the address of the
+    /// positions of the elements.
     #[track_caller]
     fn pass(
         &self,
@@ -192,7 +192,8 @@ impl Sort<'_> {
     }
 }
 
-/// Returns the source of the kernel of a pass by a digit, or of the counts before the first pass.
+/// Returns the source of the kernel of a pass. If `counts`, returns the source of the kernel that
+/// counts.
 pub(super) fn digits_source(dtype: DType, widths: Widths, counts: bool) -> KernelSource {
     let sizes = format!(
         "typedef u{} place_t;\ntypedef u{} told_t;\n#define CS_EACH {}\n#define CS_COUNTS {}\n",
@@ -209,8 +210,8 @@ pub(super) fn digits_source(dtype: DType, widths: Widths, counts: bool) -> Kerne
     source(format!("sort by a digit of {}", dtype.in_cuda()), &text)
 }
 
-/// Returns the number of elements that a thread moves in one pass. The elements of a block fit
-/// shared memory, and are so many that there are few counts.
+/// Returns the number of elements that a thread moves in one pass. The elements of a block must fit
+/// shared memory. Larger tiles publish fewer counts.
 pub(super) fn elements_each(element_bytes: usize, place_bytes: usize) -> usize {
     if element_bytes + place_bytes <= 8 {
         16
@@ -219,7 +220,6 @@ pub(super) fn elements_each(element_bytes: usize, place_bytes: usize) -> usize {
     }
 }
 
-/// Returns the number of elements of a tile.
 pub(super) fn tile(element_bytes: usize, widths: Widths) -> usize {
     THREADS as usize * elements_each(element_bytes, widths.place)
 }

@@ -1,5 +1,5 @@
-//! Sorting along an axis, by the keys of the elements. Short lanes are sorted by a sorting network
-//! in one launch, longer lanes by radix sort.
+//! The sort along an axis, by the keys of the elements. A sorting network sorts short lanes in one
+//! launch. Radix sort sorts longer lanes.
 
 mod digits;
 #[cfg(test)]
@@ -47,8 +47,8 @@ pub(in crate::ops) fn sorted(
     )
 }
 
-/// Returns the positions of the elements along the axis `at` of `array` in sorted order. The sort
-/// is stable. The number of positions in the result is the length of this axis of `shape`.
+/// Returns the positions of the elements along the axis `at` of `array`, in sorted order. The sort
+/// is stable. If `shape` is shorter along this axis, returns only the first positions.
 #[track_caller]
 pub(in crate::ops) fn ranked(
     order: CudaOrder<'_>,
@@ -114,13 +114,13 @@ fn along(
     })
 }
 
-/// The lanes of an array along an axis, in the layout of `cs_lines`.
+/// The lanes of an array along an axis: `cs_lines` in CUDA C++.
 #[derive(Clone, Copy, Debug)]
 struct SortLanes {
     address: u64,
     length: usize,
     step: isize,
-    /// The walk over the other axes, from the first element of the array on.
+    /// The walk over the axes except the sorted axis, relative to the first element of the array.
     others: Walk<1>,
 }
 
@@ -141,7 +141,7 @@ impl SortLanes {
         self.others.count()
     }
 
-    /// Returns contiguous lanes of equal number and length, from `address` on.
+    /// Returns lanes with this count and length that are contiguous from `address` on.
     fn dense(&self, address: u64) -> Self {
         Self {
             address,
@@ -166,12 +166,12 @@ impl SortLanes {
     }
 }
 
-/// The destination of sorted lanes, in the layout of `cs_sorted`.
+/// The destination of sorted lanes: `cs_sorted` in CUDA C++.
 #[derive(Clone, Copy, Debug)]
 struct SortTarget {
     kept: usize,
     inner: usize,
-    /// The addresses of values and of positions; 0 for the results that are not written.
+    /// The addresses of values and of positions. An address is 0 if its results are not written.
     values: u64,
     positions: u64,
 }
@@ -186,18 +186,17 @@ impl SortTarget {
 /// The parameters of the launches of a sort.
 struct Sort<'a> {
     workspace: Workspace<'a>,
-    /// The mask of the bits of keys that are inverted: all bits for descending order.
+    /// The mask of the key bits that are inverted. In descending order, all bits are inverted.
     turned: u64,
-    /// The type of the elements.
     dtype: DType,
 }
 
 impl Sort<'_> {
-    /// Sorts lanes of up to [`ITEMS`].
+    /// Sorts lanes of at most [`ITEMS`] elements by a sorting network.
     #[track_caller]
     fn network(&self, lanes: &SortLanes, target: SortTarget) -> Result<()> {
         let padded = lanes.length.next_power_of_two();
-        // The lanes of one block. They are so few that other blocks are not idle.
+        // A block processes several lanes only if there are at least 512 blocks.
         let together = (lanes.count() / 512).clamp(1, ITEMS / padded);
         let mut arguments = Arguments::default();
         lanes.push(&mut arguments);
@@ -219,11 +218,11 @@ fn network_source(dtype: DType) -> KernelSource {
     source(format!("sort of {}", dtype.in_cuda()), &text)
 }
 
-/// Returns the beginning of a source that uses keys of elements of `dtype`, which have an order.
+/// Returns the definitions that must precede [`KEYS`] in a source, for ordered elements of `dtype`.
 pub(super) fn keys(dtype: DType) -> String {
     let bits = 8 * dtype.size_bytes();
     // `CS_ORDER` is 0 for unsigned integers and `bool`, 1 for signed integers, and 2 for floats.
-    // The infinity of floats has the bits `CS_INFINITE`.
+    // `CS_INFINITE` has the bits of the floats' infinity.
     let (order, infinite) = match dtype {
         DType::F32 => (2, bits_of(f32::INFINITY)),
         DType::F64 => (2, bits_of(f64::INFINITY)),

@@ -5,7 +5,7 @@ use super::*;
 use crate::array::{AnyElement, Element};
 use crate::ops::cuda::tests::of_every_ordered;
 
-/// Returns the numbers after `#define CS_ORDER` and after `#define CS_INFINITE`.
+/// Returns the values of `CS_ORDER` and `CS_INFINITE` in the source.
 fn order_of<T: AnyElement>() -> (String, String) {
     let text = keys(T::DTYPE);
     let after = |name: &str| {
@@ -35,12 +35,11 @@ fn elements_are_ordered_by_their_kind() {
     );
 }
 
-/// The order of a kernel agrees with the keys of the host.
 #[test]
 fn elements_are_ordered_as_on_the_host() {
     fn check<T: Element>() {
         let bits = 8 * size_of::<T>();
-        // Only floats have a negative zero, which their keys do not distinguish.
+        // Only floats have a negative zero. Its key is the key of the positive zero.
         let (order, infinite) = if T::from_f64(-0.0).is_merged() {
             let infinite: u64 = T::from_f64(f64::INFINITY).key().into();
             (2, infinite ^ 1 << (bits - 1))
@@ -81,8 +80,8 @@ fn contiguous_axes_are_merged() -> Result<()> {
     Ok(())
 }
 
-/// Checks that a block needs at most 48 KiB of shared memory, which is available without an
-/// attribute of the kernel.
+/// A block needs at most 48 KiB of shared memory. A larger size would need an attribute of the
+/// kernel.
 #[test]
 fn the_rows_of_a_block_fit() {
     for element_bytes in [1, 2, 4, 8] {

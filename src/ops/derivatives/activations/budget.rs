@@ -26,7 +26,7 @@ pub(crate) struct Budget {
     limit_bytes: u64,
     /// The maximum number of bytes that were saved at once.
     saved_bytes: Cell<u64>,
-    /// The operations that ran again, by their line.
+    /// The counts of operations that ran again, by call site.
     recomputed: RefCell<BTreeMap<&'static Location<'static>, BudgetCounts>>,
 }
 
@@ -66,7 +66,7 @@ impl Budget {
         self.saved_bytes.get()
     }
 
-    /// Returns the operations that ran again, by their line.
+    /// Returns the counts of operations that ran again, by call site.
     pub(crate) fn recomputed(&self) -> Vec<(&'static Location<'static>, BudgetCounts)> {
         let recomputed = self.recomputed.borrow();
         recomputed
@@ -81,7 +81,8 @@ impl Budget {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if its value is not a size.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the value of the variable is not a
+/// size.
 #[track_caller]
 pub(in crate::ops::derivatives) fn read_environment() -> Result<()> {
     const VARIABLE: &str = "CACHESCOPE_ACTIVATION_BUDGET";
@@ -95,7 +96,8 @@ pub(in crate::ops::derivatives) fn read_environment() -> Result<()> {
     Ok(())
 }
 
-/// Returns the smallest budget of this thread; if it has none, the budget of the environment.
+/// Returns the smallest budget of this thread. If the thread has no budget, returns the budget of
+/// the environment.
 pub(super) fn limit_bytes() -> Option<u64> {
     let smallest = |budgets: &RefCell<Vec<Rc<Budget>>>| {
         budgets
@@ -113,7 +115,7 @@ pub(super) fn note_saved(bytes: u64) {
     for_each(|budget| budget.saved_bytes.set(budget.saved_bytes.get().max(bytes)));
 }
 
-/// Notes that an operation ran again.
+/// Records that an operation ran again, with results of `bytes` bytes.
 pub(super) fn note_recomputed(call_site: &'static Location<'static>, bytes: u64) {
     for_each(|budget| {
         let mut recomputed = budget.recomputed.borrow_mut();
@@ -128,11 +130,12 @@ fn for_each(see: impl Fn(&Budget)) {
     let _ = BUDGETS.try_with(|budgets| budgets.borrow().iter().for_each(|budget| see(budget)));
 }
 
-/// The maximum number of lines that a message lists.
+/// The maximum number of call sites that a message lists.
 const LISTED_LINES: usize = 5;
 
-/// Writes a warning to standard error, once: saved values were released because an allocation
-/// failed. The warning has their bytes, and the lines that computed most of them.
+/// Writes a warning to standard error, once per process. The warning reports that saved values were
+/// released because an allocation failed. It lists the size of these values, and the call sites
+/// that computed most of them.
 #[cold]
 pub(super) fn report_release(bytes: u64, released: &[(u64, Option<&'static Location<'static>>)]) {
     static REPORTED: OnceLock<()> = OnceLock::new();

@@ -10,12 +10,12 @@ use crate::error::Result;
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 use crate::ops::expression::template::{GraphTemplate, Placeholder};
 
-/// The floating-point operations of a function of one element. Most functions take few operations.
+/// The estimated floating-point operations of a call per element.
 const FLOPS_A_CALL: usize = 4;
 
 /// Returns the source of the results that `run` computes from `graph` over a shape. Returns `None`
 /// if the tape has no store, or `graph` reads no array. `flops_each` is the number of
-/// floating-point operations for an element, without the functions of the graph.
+/// floating-point operations per element, in addition to the calls of the graph.
 #[track_caller]
 pub(in crate::ops::derivatives) fn source_of_graph(
     graph: &ExpressionGraph<'_>,

@@ -1,10 +1,10 @@
 //! The memory of saved values under an activation budget.
 //!
-//! Without a budget, a step holds the arrays that it saves. Under a budget, it holds a [`Reader`]
-//! of an [`Activation`], and the [`Store`] of the tape holds the memory. If the saved values exceed
-//! the budget, the store releases the values with the least recomputation time per byte. When a
-//! step reads a released value, the value and its released operands are computed again (Kirisame et
-//! al. 2021, "Dynamic Tensor Rematerialization").
+//! Without a budget, a step holds the arrays that it saves. Under a budget, a step holds a
+//! [`Reader`] of an [`Activation`], and the [`Store`] of the tape holds the memory. If the saved
+//! values exceed the budget, the store releases the values with the least recomputation time per
+//! byte. When a step reads a released value, the value and its released operands are computed again
+//! (Kirisame et al. 2021, "Dynamic Tensor Rematerialization").
 
 mod budget;
 mod graph;
@@ -41,9 +41,10 @@ pub(in crate::ops) struct SavedArray {
 
 #[derive(Debug)]
 enum SavedMemory {
-    /// The step's own handle: there is no budget, or the array is a parameter.
+    /// A handle of the step itself, because there is no budget, or because the array is a
+    /// parameter.
     Held(Buffer),
-    /// A value whose memory the store holds, and the value id with which the step reads it.
+    /// A reader of a value in the store, and the value id with which the step reads the value.
     Stored(Reader, Option<ValueId>),
 }
 
@@ -56,8 +57,8 @@ impl Clone for SavedMemory {
     }
 }
 
-/// Returns the product of counts, as the work of an operation. It saturates, because a broadcast
-/// array may have any length.
+/// Returns the product of counts as the work of an operation. The product saturates, because a
+/// broadcast array may have any length.
 pub(in crate::ops) fn work_of(counts: &[usize]) -> u64 {
     let counts = counts.iter();
     counts.fold(1, |work: u64, &count| work.saturating_mul(count as u64))
@@ -104,7 +105,7 @@ impl SavedArray {
         })
     }
 
-    /// Returns the array with the identity `value_id` for the step that reads it.
+    /// Returns the array with the value id `value_id`, with which the step reads the array.
     pub(super) fn with_value_id(self, value_id: Option<ValueId>) -> Self {
         let memory = match self.memory {
             SavedMemory::Held(buffer) => SavedMemory::Held(buffer.with_value_id(value_id)),
@@ -113,22 +114,22 @@ impl SavedArray {
         Self { memory, ..self }
     }
 
-    /// Returns the size of the elements.
+    /// Returns the size of the elements in bytes.
     pub(in crate::ops) fn size_bytes(&self) -> u64 {
         work_of(&[self.layout.len(), self.dtype.size_bytes()])
     }
 }
 
-/// Pins the memory of an array that a step holds itself, so that the store counts it. Returns
-/// `None` without a store, and for a parameter.
+/// Pins the memory of an array that a step holds itself, so that the store counts the memory.
+/// Returns `None` if there is no store, or if the array is a parameter.
 pub(in crate::ops) fn pin(buffer: &Buffer, layout: &Layout, dtype: DType) -> Option<Pin> {
     let store = store(buffer.device())?;
     let activation = activation(&store, buffer, (layout, dtype))?;
     Some(Pin::new(activation, buffer))
 }
 
-/// Sets the source of the constant `array`: the function `run` without operands, which computes it
-/// again. Returns the array with the value id under which steps save it.
+/// Sets the source of the constant `array`: `run` computes the array again, without operands.
+/// Returns the array with the value id under which steps save it.
 #[track_caller]
 pub(in crate::ops) fn with_source(
     array: AnyArray,
@@ -150,15 +151,16 @@ pub(in crate::ops) fn with_source(
     }
 }
 
-/// Returns the activations of a step's results; `None` for results that are not tracked, or cannot
-/// be computed again.
+/// Returns the activations of a step's results. An activation is `None` if its result is not
+/// tracked, or cannot be computed again.
 #[track_caller]
 pub(super) fn of_results(
     store: &Rc<Store>,
     source: Option<Source>,
     results: &[(&Buffer, &Layout, DType)],
 ) -> Vec<Option<Rc<Activation>>> {
-    // A value that was written in place may begin anywhere, but a recomputed value begins at 0.
+    // A value that was written in place may begin at any offset. A recomputed value begins at
+    // offset 0.
     let is_at_start = results.iter().all(|(_, layout, _)| layout.offset() == 0);
     let Some(source) = source.filter(|_| is_at_start) else {
         return results.iter().map(|_| None).collect();

@@ -13,13 +13,12 @@ use crate::array::{AnyArray, Buffer, DType, Layout};
 use crate::error::{CallSiteOverride, Result};
 use crate::ops::derivatives::Pause;
 
-/// The results of an operation.
 type Results = SmallVec<[AnyArray; 1]>;
 
 /// An operation as a function of its operands, for a step that is about to be recorded.
 pub(in crate::ops) struct Source {
     operands: SmallVec<[Operand; 3]>,
-    /// The floating-point operations that the memory traffic of the operands does not hide.
+    /// The estimated number of floating-point operations.
     flops: u64,
     run: Box<Run>,
 }
@@ -45,9 +44,9 @@ pub(in crate::ops) struct Operand {
 }
 
 enum OperandValue {
-    /// A parameter, which the tape does not count.
+    /// A parameter, which does not count towards the budget.
     Parameter(Buffer),
-    /// A value that cannot be computed again; without a pin once the operation is lost.
+    /// A value that cannot be computed again. It has no pin once the operation is lost.
     Constant(RefCell<Option<Pin>>),
     /// A value that can be computed again.
     Computed(Rc<Activation>),
@@ -75,7 +74,7 @@ impl Operand {
         }
     }
 
-    /// Returns the array, which has memory.
+    /// Returns the array, which must have memory.
     fn array(&self) -> AnyArray {
         let (buffer, layout) = match &self.value {
             OperandValue::Parameter(buffer) => (buffer.share(), self.layout),
@@ -116,10 +115,10 @@ pub(in crate::ops) struct Recomputation {
     is_lost: Cell<bool>,
 }
 
-/// Floating-point operations in the time of a byte of memory traffic.
+/// The number of floating-point operations that take as long as one byte of memory traffic.
 const FLOPS_A_BYTE: u64 = 8;
 
-/// The time to begin an operation, in bytes of memory traffic.
+/// The overhead of an operation, in bytes of memory traffic.
 const START_BYTES: u64 = 4096;
 
 impl Recomputation {
@@ -146,8 +145,8 @@ impl Recomputation {
         })
     }
 
-    /// Prevents further runs of the operation if only the operation pins a constant. Its results
-    /// are kept instead. Without a budget, the constant would not be pinned.
+    /// Prevents further runs of the operation if the operation alone pins a constant. The memory of
+    /// the results is then not released. Without a budget, nothing would pin the constant.
     pub(super) fn lose_unless_saved(&self) {
         let constants = || {
             let operands = self.source.operands.iter();
@@ -156,7 +155,7 @@ impl Recomputation {
                 OperandValue::Parameter(_) | OperandValue::Computed(_) => None,
             })
         };
-        // An operand may be read twice.
+        // The operation may read one operand twice.
         let is_alone = |pin: &Pin| {
             let own = constants().map(RefCell::borrow);
             let own = own.filter(|own| own.as_ref().is_some_and(|own| own.is_same(pin)));
@@ -180,12 +179,13 @@ impl Recomputation {
         self.results.borrow_mut()[number] = Rc::downgrade(activation);
     }
 
-    /// Returns whether the search `mark` found the operation before, and records that it did.
+    /// Records that the search `mark` found the operation. Returns whether this search had found
+    /// the operation before.
     fn is_found(&self, mark: u64) -> bool {
         self.mark.replace(mark) == mark
     }
 
-    /// Returns the operations that compute the operands without memory.
+    /// Returns the operations that compute the operands that have no memory.
     fn missing(&self) -> impl Iterator<Item = &Rc<Self>> {
         let computed = self.source.operands.iter().filter_map(Operand::computed);
         computed.filter_map(|activation| activation.missing_source())
@@ -251,8 +251,7 @@ pub(super) fn fetch(activation: &Rc<Activation>, part: &Layout) -> Result<(Buffe
         return Ok(stored);
     }
     let _pin = Pin::without_memory(activation);
-    // Each operation has pins on its operands, so that they have memory until the operation has
-    // run.
+    // The plan pins the operands of each operation until the operation has run.
     let plan = missing_operations(activation);
     for (recomputation, pins) in plan {
         recomputation.run(activation.store())?;
@@ -261,7 +260,7 @@ pub(super) fn fetch(activation: &Rc<Activation>, part: &Layout) -> Result<(Buffe
     Ok(activation.part(part).expect("computed, and pinned"))
 }
 
-/// Returns the operations that compute `activation`, each after the operations that compute its
+/// Returns the operations that compute `activation`, in execution order, with pins on their
 /// operands.
 fn missing_operations(activation: &Rc<Activation>) -> Vec<(Rc<Recomputation>, SmallVec<[Pin; 3]>)> {
     let mark = activation.store().next_mark();
@@ -272,7 +271,7 @@ fn missing_operations(activation: &Rc<Activation>) -> Vec<(Rc<Recomputation>, Sm
             .missing_source()
             .map(|own| (Rc::clone(own), false)),
     );
-    // Depth first, without recursion: a chain may be as long as the tape.
+    // The search is depth-first and not recursive, because a chain may be as long as the tape.
     while let Some((recomputation, has_operands)) = open.pop() {
         if has_operands {
             let computed = recomputation

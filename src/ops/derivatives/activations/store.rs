@@ -1,4 +1,4 @@
-//! The store of a tape: which saved values have memory, and which are released first.
+//! The store of a tape, which holds and releases the memory of saved values.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,23 +15,23 @@ use crate::size::ByteSize;
 
 /// The memory of one value that steps save.
 ///
-/// Invariants: an activation has memory only while it has readers or pins. Without a source, it has
-/// memory as long as it has readers or pins.
+/// Invariants: an activation has memory only while it has readers or pins. If an activation has no
+/// source, it has memory as long as it has readers or pins.
 pub(in crate::ops) struct Activation {
     store: Rc<Store>,
-    /// The whole value as its step returned it.
+    /// The layout of the whole value, as its step returned the value.
     layout: Layout,
     dtype: DType,
     value_id: Option<ValueId>,
     memory: RefCell<Option<HeldMemory>>,
-    /// The number of saved arrays that steps have yet to read.
+    /// The number of saved arrays that no step has read yet.
     readers: Cell<usize>,
-    /// The number of pins: of steps that hold the memory, and of computations in progress.
+    /// The number of pins of steps that hold the memory, and of recomputations in progress.
     pins: Cell<usize>,
     /// The last step that reads the value.
     last_reader: Cell<usize>,
-    /// The operation that computes the value, and the result's number; `None` if the value cannot
-    /// be computed again.
+    /// The operation that computes the value, and the index of the result; `None` if the value
+    /// cannot be computed again.
     source: Option<(Rc<Recomputation>, usize)>,
 }
 
@@ -90,14 +90,16 @@ impl Activation {
         self.memory.borrow().is_none().then_some(source)
     }
 
-    /// Drops the operation that computes the value, if only this operation pins a constant.
+    /// Marks the operation that computes the value as lost, if this operation alone pins a
+    /// constant.
     pub(in crate::ops) fn lose_source_unless_saved(&self) {
         if let Some(source) = self.source() {
             source.lose_unless_saved();
         }
     }
 
-    /// Returns the operation that computes the value; `None` if it cannot be computed again.
+    /// Returns the operation that computes the value. Returns `None` if the value cannot be
+    /// computed again.
     pub(super) fn source(&self) -> Option<&Rc<Recomputation>> {
         let source = self.source.as_ref().map(|(source, _)| source);
         source.filter(|source| !source.is_lost())
@@ -108,8 +110,8 @@ impl Activation {
         self.readers.get() > 0 || self.pins.get() > 0
     }
 
-    /// Returns a handle on the memory, and the layout of a part in it; `None` while there is no
-    /// memory. `part` is the part's layout in the value's first memory.
+    /// Returns a handle on the memory, and the layout of a part in this memory. Returns `None`
+    /// while the value has no memory. `part` is the layout of the part in the value's first memory.
     pub(super) fn part(&self, part: &Layout) -> Option<(Buffer, Layout)> {
         let memory = self.memory.borrow();
         let memory = memory.as_ref()?;
@@ -133,7 +135,6 @@ impl Activation {
         *self.memory.borrow_mut() = Some(memory);
     }
 
-    /// Releases the memory.
     fn release(&self) {
         let memory = self.memory.borrow_mut().take();
         if let Some(memory) = memory {
@@ -148,8 +149,8 @@ impl Activation {
             .is_some_and(|memory| memory.buffer.is_same(buffer))
     }
 
-    /// Returns whether the memory is on `device` and only the store holds it, so that a release
-    /// frees it.
+    /// Returns whether a release frees the memory. It does if the memory is on `device`, and only
+    /// the store holds it.
     fn is_held_alone_on(&self, device: &Device) -> bool {
         let memory = self.memory.borrow();
         memory
@@ -164,9 +165,9 @@ impl Activation {
         }
     }
 
-    /// Returns the estimated recomputation time per byte, divided by the root of the steps until
-    /// the value is read. Returns `None` if the memory cannot be released. In transformers of 6 to
-    /// 48 layers, the root causes less recomputation than the number of steps itself.
+    /// Returns the estimated recomputation time per byte, divided by √n. The value is read n steps
+    /// later. Returns `None` if the memory cannot be released. In transformers of 6 to 48 layers,
+    /// √n causes less recomputation than n.
     fn score(&self, position: usize) -> Option<f64> {
         let source = self.source()?;
         let memory = self.memory.borrow();
@@ -191,7 +192,7 @@ impl fmt::Debug for Activation {
     }
 }
 
-/// A saved array of a step: the step will read the value.
+/// A saved array of a value that a step will read.
 #[derive(Debug)]
 pub(super) struct Reader(Rc<Activation>);
 
@@ -252,7 +253,7 @@ impl Pin {
         self.0.readers.get() == 0 && self.0.pins.get() == pins
     }
 
-    /// Returns whether both pin one value.
+    /// Returns whether both pins are on one value.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
@@ -275,9 +276,9 @@ impl Drop for Pin {
 #[derive(Default)]
 pub(in crate::ops) struct Store {
     activations: RefCell<Vec<Weak<Activation>>>,
-    /// The activations of constants, by the address of their memory. They hold this memory.
+    /// The activations of constants, by the address of the memory that they hold.
     constants: RefCell<HashMap<u64, Weak<Activation>>>,
-    /// The bytes of all activations that have memory.
+    /// The size of the memory of all activations in bytes.
     bytes: Cell<u64>,
     /// The budget that the store set itself when an allocation failed.
     own_budget: Cell<Option<u64>>,
@@ -288,13 +289,13 @@ pub(in crate::ops) struct Store {
     mark: Cell<u64>,
 }
 
-/// The divisor of the saved bytes that gives the minimum to release when an allocation fails.
+/// The divisor of the saved bytes that gives the minimum release after a failed allocation.
 const RELEASED_PART: u64 = 8;
 
 impl Store {
     fn register(&self, activation: &Rc<Activation>) {
         let mut activations = self.activations.borrow_mut();
-        // Amortised: the list doubles between two passes over it.
+        // The list doubles between two passes over it, so that the cost of the passes is amortised.
         if activations.len() == activations.capacity() {
             activations.retain(|activation| activation.strong_count() > 0);
             let length = activations.len();
@@ -310,7 +311,7 @@ impl Store {
     ) -> Rc<Activation> {
         let mut constants = self.constants.borrow_mut();
         let entry = constants.entry(buffer.address()).or_default();
-        // Empty buffers, and imported memory, may have one address.
+        // Empty buffers, and imported memory, may share an address.
         if let Some(activation) = entry.upgrade()
             && activation.holds(buffer)
         {
@@ -329,19 +330,20 @@ impl Store {
         self.bytes.set(self.bytes.get() - bytes as u64);
     }
 
-    /// Returns a mark that no recomputation has.
+    /// Returns a new mark, which no recomputation has.
     pub(super) fn next_mark(&self) -> u64 {
         self.mark.set(self.mark.get() + 1);
         self.mark.get()
     }
 
-    /// Returns the smallest of the budgets.
+    /// Returns the smallest budget of the thread and of the store itself.
     fn limit_bytes(&self) -> u64 {
         let budgets = [budget::limit_bytes(), self.own_budget.get()];
         budgets.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// Releases the cheapest values until the rest is within the budget, or cannot be released.
+    /// Releases the cheapest values until the saved values are within the budget, or until no value
+    /// can be released.
     pub(super) fn make_room(&self) {
         let (limit_bytes, position) = (self.limit_bytes(), tape::length());
         while self.bytes.get() > limit_bytes {
@@ -353,11 +355,12 @@ impl Store {
     }
 
     /// Releases values on a device for an allocation that lacks `bytes`. Sets a budget: the bytes
-    /// that were saved before, minus `bytes`. Returns the freed bytes. Memory that the program
-    /// holds as well is not released.
+    /// that were saved before, minus `bytes`. Returns the number of freed bytes. If the program
+    /// also holds the memory of a value, the value is not released.
     pub(in crate::ops) fn release_for(&self, device: &Device, bytes: u64) -> u64 {
         let before = self.bytes.get();
-        // More than is lacking, because free memory is fragmented, and the next step saves more.
+        // More memory is released than the allocation lacks, because free memory is fragmented, and
+        // the next step saves more.
         let wanted = bytes.saturating_mul(2).max(before / RELEASED_PART);
         let position = tape::length();
         let mut lines = Vec::new();
@@ -398,7 +401,7 @@ impl Store {
         cheapest.map(|(_, activation)| activation)
     }
 
-    /// Releases values until the saved values fit into the budget. If they do not fit into the
+    /// Releases values until the saved values are within the budget. If they still exceed the
     /// program's budget, records the excess. The store's own budget may be exceeded.
     pub(in crate::ops) fn settle_step(&self) {
         self.make_room();
@@ -414,7 +417,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument), with the least budget.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the forward pass exceeded the
+    /// budget. The error has the minimum budget.
     #[track_caller]
     pub(in crate::ops) fn check_budget(&self) -> Result<()> {
         match self.unmet.get() {

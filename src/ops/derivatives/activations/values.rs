@@ -1,4 +1,4 @@
-//! The activations of a tape's values, by the numbers of the values.
+//! The activations of a tape's values, by the indices of the values.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,14 +19,16 @@ thread_local! {
 
 #[derive(Default)]
 struct ValueActivations {
-    /// The values that can be computed again, by their number. The list is shorter than the tape's
-    /// values if the last values cannot.
+    /// The activations of values that can be computed again, by value index. The list ends at the
+    /// last of these values.
     activations: Vec<Option<Rc<Activation>>>,
-    /// The constants that can be computed again, by the index of their value id.
+    /// The activations of constants that can be computed again, by the index of the constant's
+    /// value id.
     regenerated: Vec<Rc<Activation>>,
-    /// The store of saved values, once there was a budget or a memory limit.
+    /// The store of saved values. It exists once there was a budget or a memory limit.
     store: Option<Rc<Store>>,
-    /// The devices with a memory limit that may call the tape to release saved values.
+    /// The devices with a memory limit. Their guards let the device release saved values of the
+    /// tape.
     limited: SmallVec<[(Device, PressureGuard); 1]>,
 }
 
@@ -51,9 +53,9 @@ pub(in crate::ops::derivatives) fn begin() {
     VALUES.with_borrow_mut(|values| *values = Some(ValueActivations::default()));
 }
 
-/// Ends the activations of this thread's tape, whose steps have been dropped.
+/// Drops the activations of this thread's tape. The steps of the tape have been dropped before.
 pub(in crate::ops::derivatives) fn end() {
-    // Dropped outside of the borrow, because an activation holds arrays.
+    // The activations are dropped outside the borrow, because they hold arrays.
     let ended = VALUES.try_with(|values| values.borrow_mut().take());
     drop(ended);
 }
@@ -63,8 +65,9 @@ fn with_values<R>(see: impl FnOnce(&mut ValueActivations) -> R) -> Option<R> {
     VALUES.with_borrow_mut(|values| values.as_mut().map(see))
 }
 
-/// Returns the store of this thread's tape, which can release saved values. Returns `None` if there
-/// is no tape, or neither an activation budget nor a limit of the device's memory.
+/// Returns the store of this thread's tape, which can release saved values. Returns `None` if the
+/// thread has no tape. Also returns `None` if there is neither an activation budget nor a memory
+/// limit of the device.
 pub(in crate::ops) fn store(device: &Device) -> Option<Rc<Store>> {
     if budget::limit_bytes().is_none() && !device.has_memory_limit() {
         return None;
@@ -72,7 +75,7 @@ pub(in crate::ops) fn store(device: &Device) -> Option<Rc<Store>> {
     with_values(|values| {
         let is_known = values.limited.iter().any(|(known, _)| known == device);
         if device.has_memory_limit() && !is_known {
-            // The guard ends with the tape, so that the callback may hold the device.
+            // The guard is dropped with the tape, so that the callback may hold the device.
             let own = device.clone();
             let guard = device.on_memory_pressure(move |bytes| release(&own, bytes));
             values.limited.push((device.clone(), guard));
@@ -82,7 +85,7 @@ pub(in crate::ops) fn store(device: &Device) -> Option<Rc<Store>> {
 }
 
 /// Releases saved values of this thread's tape because an allocation lacks `bytes`. Returns the
-/// bytes that were freed.
+/// number of freed bytes.
 fn release(device: &Device, bytes: u64) -> u64 {
     let store = VALUES.try_with(|values| {
         let values = values.try_borrow().ok()?;
@@ -99,8 +102,7 @@ pub(in crate::ops::derivatives) fn present_store() -> Option<Rc<Store>> {
     with_values(|values| values.store.clone())?
 }
 
-/// Returns the activation of the value that `buffer` holds, or of a constant; `None` for a
-/// variable.
+/// Returns the activation of the value or the constant in `buffer`. Returns `None` for a variable.
 pub(super) fn activation(
     store: &Rc<Store>,
     buffer: &Buffer,
@@ -134,7 +136,7 @@ pub(in crate::ops::derivatives) fn set_activations(
     });
 }
 
-/// Lets the value `own` be saved like the value `outer`, to which it is equal.
+/// Shares the activation of the value `outer` with the equal value `own`.
 pub(in crate::ops::derivatives) fn share(own: u32, outer: u32) {
     with_values(|values| {
         if let Some(Some(activation)) = values.activations.get(outer as usize).cloned() {
@@ -143,10 +145,10 @@ pub(in crate::ops::derivatives) fn share(own: u32, outer: u32) {
     });
 }
 
-/// Drops the activations of a step that was taken from the tape. Its results are not computed
-/// again, because no remaining step reads them.
+/// Drops the activations of the results of a step that was removed from the tape. The results are
+/// not computed again, because no remaining step reads them.
 pub(in crate::ops::derivatives) fn drop_results(results: &[Option<u32>]) {
-    // Dropped outside of the borrow, because an activation holds arrays.
+    // The activations are dropped outside the borrow, because they hold arrays.
     let mut ended: SmallVec<[Rc<Activation>; 1]> = SmallVec::new();
     with_values(|values| {
         for result in results.iter().flatten() {

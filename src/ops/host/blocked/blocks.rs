@@ -20,7 +20,6 @@ pub(in crate::ops) enum BlockSource<'a> {
 }
 
 impl BlockSource<'_> {
-    /// Returns the size of an element.
     #[inline(always)]
     pub(in crate::ops::host) fn element_bytes(&self) -> usize {
         match self {
@@ -44,7 +43,7 @@ impl<'a> From<&'a BlockProgram> for BlockSource<'a> {
     }
 }
 
-/// The elements of an array that are consecutive in memory, in their order.
+/// The elements of an array that are consecutive in memory, in row-major order.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Consecutive {
     base: *const u8,
@@ -52,13 +51,15 @@ pub(in crate::ops) struct Consecutive {
     element_bytes: usize,
 }
 
-// SAFETY: an address, which only `Readable` reads from. By its contract, the elements exist and
-// are not written to.
+// SAFETY: only `Readable` reads from the address. By the contract of `Readable`, the elements exist
+// and are not written to.
 unsafe impl Send for Consecutive {}
-// SAFETY: as above.
+// SAFETY: only `Readable` reads from the address, under its contract.
 unsafe impl Sync for Consecutive {}
 
 impl Consecutive {
+    /// Returns the elements of `operand`.
+    ///
     /// # Panics
     ///
     /// Panics if the elements of `operand` are not consecutive.
@@ -117,14 +118,14 @@ impl<'a> Readable<'a> {
                         location: Location::Computed(reader),
                     });
                 };
-                // SAFETY: by the invariant.
+                // SAFETY: by the invariant of `Readable`.
                 unsafe { program.with_reader(&mut computed) };
             }
         }
     }
 }
 
-/// A reader of elements by their numbers.
+/// A reader of elements by their indices.
 pub(in crate::ops::host) struct Blocks<'a, 'b> {
     count: usize,
     element_bytes: usize,
@@ -140,16 +141,16 @@ enum Location<'a, 'b> {
 }
 
 impl Blocks<'_, '_> {
-    /// Returns whether all elements are consecutive in memory, so that any number of them can be
-    /// read at once.
+    /// Returns whether all elements are consecutive in memory, so that any number of elements can
+    /// be read at once.
     #[inline(always)]
     pub(in crate::ops::host) fn is_in_memory(&self) -> bool {
         matches!(self.location, Location::InMemory(_))
     }
 
     /// Returns the address of the elements of `range`. If not all elements are consecutive in
-    /// memory, the range has at most [`BLOCK`](super::BLOCK). The elements may be read until the
-    /// reader is used again.
+    /// memory, the range must have at most [`BLOCK`](super::BLOCK) elements. The elements may be
+    /// read until the reader is used again.
     #[inline(always)]
     pub(in crate::ops::host) fn address(&mut self, range: Range<usize>) -> *const u8 {
         self.address_of(range, self.element_bytes)
@@ -166,9 +167,9 @@ impl Blocks<'_, '_> {
     }
 }
 
-// SAFETY: the elements are in an operand or in the reader's scratch memory. An operand is alive and
-// not written to, by the invariant of `Readable`. The scratch memory is only written to by the next
-// call. Ranges are checked.
+// SAFETY: the elements are in an operand or in the reader's scratch memory. By the invariant of
+// `Readable`, an operand is alive and not written to. Only the next call writes to the scratch
+// memory. `check_within` checks the ranges.
 unsafe impl Elements for Blocks<'_, '_> {
     fn element_bytes(&self) -> usize {
         self.element_bytes
@@ -182,16 +183,17 @@ unsafe impl Elements for Blocks<'_, '_> {
         let (start, count, bytes) = (range.start, range.len(), self.element_bytes);
         check_within(start, count, self.count);
         match &mut self.location {
-            // SAFETY: the elements are readable. By this function's contract, `to` has room for
-            // them and is nobody else's. So it does not overlap the operand.
+            // SAFETY: the elements are readable. By this function's contract, `to` has space for
+            // the elements, and nothing else accesses it. So it does not overlap the operand.
             Location::InMemory(base) => unsafe {
                 to.copy_from_nonoverlapping(base.wrapping_add(start * bytes), count * bytes);
             },
             Location::Computed(reader) => {
                 let base = to.wrapping_sub(start * bytes);
-                // SAFETY: the range lies in the index space, as just checked. The operands may be
+                // SAFETY: the range is in the index space, as just checked. The operands may be
                 // read, by the invariant of `Readable`. `base` is the address of element 0. The
-                // memory from element `start` on is as long as the range, and nobody else's.
+                // memory from element `start` on has space for the range, and nothing else accesses
+                // it.
                 unsafe { reader.write(range, &Outputs::new([base])) };
             }
         }

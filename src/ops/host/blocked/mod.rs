@@ -2,10 +2,10 @@
 //! the first-level cache.
 //!
 //! An expression graph becomes a list of steps, one for each of its nodes. If the elements of an
-//! operand are consecutive in memory, they are read in place. The elements of any other operand are
-//! gathered. A function reads the blocks of its operands and writes its own block to a register. A
-//! register is a part of the thread's scratch memory. All code of the evaluator is compiled with
-//! the library, and none for a single expression.
+//! operand are consecutive in memory, they are read in place. Otherwise, the elements of the
+//! operand are gathered. A function reads the blocks of its operands and writes its own block to a
+//! register. A register is a part of the thread's scratch memory. The code of the evaluator is
+//! compiled with the library, and not for each expression.
 
 mod blocks;
 mod program;

@@ -43,9 +43,9 @@ pub(super) enum ProgramStep {
         base: *const u8,
         element_bytes: usize,
     },
-    /// A block that is gathered from the program's view with this number.
+    /// A block that is gathered from the program's view with the index `view`.
     View { view: usize, at: usize },
-    /// A block that repeats one value, and is made once.
+    /// A block that repeats one value, and is written once.
     Value {
         bits: Bits,
         element_bytes: usize,
@@ -65,14 +65,15 @@ pub(super) struct ProgramResult {
     pub(super) element_bytes: usize,
     // `true` if the step can write directly to the result's memory.
     pub(super) is_direct: bool,
-    // The offset to which a block that no step wrote is copied before anything is overwritten.
+    // The offset to which the block of a step without a function is copied, before elements are
+    // overwritten.
     pub(super) stage: Option<usize>,
 }
 
-// SAFETY: a program has addresses, which only unsafe functions dereference. By their contracts,
-// these functions read plain data that nothing writes to meanwhile.
+// SAFETY: only unsafe functions dereference the addresses in a program. By their contracts, these
+// functions read plain data that nothing writes to meanwhile.
 unsafe impl Send for BlockProgram {}
-// SAFETY: as above.
+// SAFETY: only unsafe functions dereference the addresses in a program.
 unsafe impl Sync for BlockProgram {}
 
 impl BlockProgram {
@@ -84,7 +85,7 @@ impl BlockProgram {
             .iter()
             .fold(1, |widest, node| widest.max(node.dtype.size_bytes()));
         let mut registers = Registers::new(nodes.len(), BLOCK * widest);
-        // Filled in place, because it is long.
+        // The program is filled in place, because it is large.
         let mut program = Self {
             steps: SmallVec::with_capacity(nodes.len()),
             views: SmallVec::new(),
@@ -129,14 +130,14 @@ impl BlockProgram {
         program
     }
 
-    /// Ensures that only the operands' elements are read from the memory that begins at `written`.
-    /// The elements between them may be written while the program runs.
+    /// Prevents reads between the operands' elements in the memory that begins at `written`. Other
+    /// threads may write to the memory between these elements while the program runs.
     pub(in crate::ops::host) fn exclude_written(&mut self, written: *const u8) {
         let views = self.views.iter_mut();
         views.for_each(|view| view.exclude_written(written));
     }
 
-    /// Returns the work of storing the elements, each of which reads and writes `bytes_each`.
+    /// Returns the work of storing the elements. Each element reads and writes `bytes_each` bytes.
     pub(in crate::ops::host) fn work(&self, bytes_each: usize) -> Work {
         let work = Work::of_elements(self.count, bytes_each);
         match self.rows {
@@ -146,7 +147,7 @@ impl BlockProgram {
     }
 
     /// Returns the address of the first result's first element. Returns `None` if there are no
-    /// elements, or they are not consecutive in memory.
+    /// elements, or if they are not consecutive in memory.
     #[inline]
     pub(super) fn in_memory(&self) -> Option<*const u8> {
         match self.steps[self.results[0].step] {
@@ -160,14 +161,14 @@ impl BlockProgram {
 pub(in crate::ops) struct OperandBlocks(pub(super) BlockProgram);
 
 impl OperandBlocks {
-    /// Returns the operands of `tree` over `shape`. Returns `None` if there are too many operands,
-    /// or if an operand does not broadcast to the shape, or is best read in tiles. Also returns
-    /// `None` if some values are better computed once: functions of operands that are all repeated,
-    /// and functions of an array that occurs twice.
+    /// Returns the operands of `tree` over `shape`. Returns `None` if there are too many operands.
+    /// Returns `None` if an operand does not broadcast to the shape, or is best read in tiles. Also
+    /// returns `None` if some values are better computed once: functions of operands that are all
+    /// repeated, and functions of an array that occurs twice.
     pub(in crate::ops) fn of(tree: &dyn Tree, shape: &Shape) -> Option<Self> {
         let space = IndexSpace::row_major(shape);
         let mut registers = Registers::new(MOST_LEAVES, 0);
-        // A program that has only the steps of the operands. Nothing computes a result from them.
+        // This program has only the steps of the operands, and no results.
         let mut program = BlockProgram {
             steps: SmallVec::new(),
             views: SmallVec::new(),
@@ -179,7 +180,7 @@ impl OperandBlocks {
         };
         let mut fits = true;
         let mut arrays: SmallVec<[Operand<'_>; MOST_LEAVES]> = SmallVec::new();
-        // For each value that no function was applied to yet, whether it is repeated.
+        // The flags of the values that no function has used yet: `true` if the value is repeated.
         let mut repeated: SmallVec<[bool; 8]> = SmallVec::new();
         tree.walk(&mut |node| match node {
             Node::Array(operand) if operand.layout.broadcasts_to(shape) => {

@@ -26,8 +26,8 @@ impl BlockProgram {
                 scratch,
             };
             if self.count > 0 {
-                // SAFETY: the scratch memory is as large as the program needs, and the rest is this
-                // function's contract.
+                // SAFETY: the scratch memory has the size that the program needs. This function's
+                // contract covers the operands.
                 unsafe { reader.prepare() };
             }
             read(&mut reader);
@@ -77,12 +77,12 @@ impl ElementSource for BlockProgram {
 }
 
 impl OperandBlocks {
-    /// Calls `see` with each block of `range`. Its arguments are the numbers of the block's
-    /// elements, and the address of each operand's first element.
+    /// Calls `see` with each block of `range`. The arguments of `see` are the indices of the
+    /// block's elements, and the address of each operand's first element.
     ///
     /// # Safety
     ///
-    /// As for [`ElementSource::each_block`].
+    /// The contract of [`ElementSource::each_block`] applies.
     pub(in crate::ops::host) unsafe fn each(
         &self,
         range: Range<usize>,
@@ -93,7 +93,8 @@ impl OperandBlocks {
                 let count = BLOCK.min(range.end - start);
                 // SAFETY: by this function's contract.
                 unsafe { reader.block(start, count) };
-                // SAFETY: the scratch memory begins with an address for each step, just set.
+                // SAFETY: the scratch memory begins with an address for each step, which `block`
+                // has just set.
                 let firsts = unsafe {
                     std::slice::from_raw_parts(reader.scratch.cast(), self.0.steps.len())
                 };
@@ -105,8 +106,8 @@ impl OperandBlocks {
     }
 }
 
-/// A reader of a program's elements. The operands are alive and not written to, by the contract of
-/// [`BlockProgram::with_reader`], which alone makes a reader.
+/// A reader of a program's elements. Only [`BlockProgram::with_reader`] makes a reader. By its
+/// contract, the operands are alive and not written to.
 pub(super) struct BlockReader<'a> {
     program: &'a BlockProgram,
     // The scratch memory, as large as the program needs. It begins with the addresses of the steps'
@@ -119,7 +120,7 @@ impl BlockReader<'_> {
     ///
     /// # Safety
     ///
-    /// As for [`BlockProgram::with_reader`].
+    /// The contract of [`BlockProgram::with_reader`] applies.
     unsafe fn prepare(&mut self) {
         let program = self.program;
         for (number, step) in program.steps.iter().enumerate() {
@@ -127,7 +128,8 @@ impl BlockReader<'_> {
                 ProgramStep::Memory { base, .. } => base,
                 ProgramStep::View { view, at } => {
                     let view = &program.views[view];
-                    // SAFETY: the registers reserve the scratch memory; the caller keeps the rest.
+                    // SAFETY: the registers reserve the scratch memory. This function's contract
+                    // covers the array.
                     unsafe { view.prepare(self.scratch(view, at)) };
                     self.scratch
                 }
@@ -151,8 +153,8 @@ impl BlockReader<'_> {
         view.scratch(self.scratch.wrapping_add(at))
     }
 
-    /// Returns the address of the block of the step `number`, or the address to which the block is
-    /// to be written.
+    /// Returns the address of the block of the step `number`. The step may not have written its
+    /// block yet.
     #[inline]
     fn address(&self, number: usize) -> *const u8 {
         debug_assert!(number < self.program.steps.len());
@@ -167,8 +169,8 @@ impl BlockReader<'_> {
         unsafe { self.scratch.cast::<*const u8>().add(number).write(block) };
     }
 
-    /// Computes the blocks of the `count` elements from number `start` on. The blocks are at their
-    /// [addresses](Self::address) until the next blocks are computed.
+    /// Computes the blocks of the `count` elements from the element `start` on. The blocks are at
+    /// their [addresses](Self::address) until the next blocks are computed.
     ///
     /// # Safety
     ///
@@ -186,8 +188,8 @@ impl BlockReader<'_> {
                 ProgramStep::View { view, at } => {
                     let view = &program.views[*view];
                     let scratch = self.scratch(view, *at);
-                    // SAFETY: the range lies within the index space, and by the contract of
-                    // `with_reader` the memory may be read; `prepare` prepared the scratch.
+                    // SAFETY: the range is in the index space. By the contract of `with_reader`,
+                    // the memory may be read. `prepare` has prepared the scratch.
                     let block = unsafe { view.block(start, count, scratch) };
                     self.set_address(number, block);
                 }
@@ -195,26 +197,25 @@ impl BlockReader<'_> {
                 ProgramStep::Call { run, operands, .. } => {
                     let from = operands.map(|operand| self.address(operand as usize));
                     // SAFETY: each operand's block has `count` elements, aligned as blocks and
-                    // arrays are. By the invariant, the step's own block overlaps none of the
-                    // operands' blocks. Results that are written elsewhere are not part of the
-                    // operands.
+                    // arrays are. By the invariant of `BlockProgram`, the step's own block overlaps
+                    // no block of an operand. An output does not overlap the operands.
                     unsafe { run(&from, self.address(number).cast_mut(), count) };
                 }
             }
         }
     }
 
-    /// Returns the address of the first result's block for the `count` elements from number `start`
-    /// on. These elements lie in the index space.
+    /// Returns the address of the first result's block for the `count` elements from the element
+    /// `start` on. These elements are in the index space.
     pub(super) fn first_block(&mut self, start: usize, count: usize) -> *const u8 {
         assert!(count <= BLOCK, "read {count} elements at once");
         if count > 0 {
-            // SAFETY: the range lies in the index space, and by the contract of `with_reader` it
-            // may be read.
+            // SAFETY: the range is in the index space. By the contract of `with_reader`, it may be
+            // read.
             unsafe { self.block(start, count) };
             return self.address(self.program.results[0].step);
         }
-        // An aligned address, for no elements.
+        // For no elements, any aligned address is sufficient.
         self.scratch
     }
 
@@ -222,7 +223,7 @@ impl BlockReader<'_> {
     ///
     /// # Safety
     ///
-    /// As for [`ElementSource::write`].
+    /// The contract of [`ElementSource::write`] applies.
     pub(super) unsafe fn write(&mut self, range: Range<usize>, outputs: &Outputs) {
         // SAFETY: by this function's contract.
         unsafe {
@@ -237,7 +238,7 @@ impl BlockReader<'_> {
     ///
     /// # Safety
     ///
-    /// As for [`ElementSource::write`].
+    /// The contract of [`ElementSource::write`] applies.
     unsafe fn write_blocks(&mut self, range: Range<usize>, outputs: &Outputs) {
         let most = if self.program.is_flat {
             range.len().max(1)
@@ -246,7 +247,8 @@ impl BlockReader<'_> {
         };
         for start in range.clone().step_by(most) {
             let count = most.min(range.end - start);
-            // SAFETY: by this function's contract; the results go to `outputs`.
+            // SAFETY: by this function's contract. Only a flat program has longer blocks than
+            // `BLOCK`, and it writes its results to `outputs`.
             unsafe { self.write_block(start, count, outputs) };
         }
     }
@@ -255,7 +257,7 @@ impl BlockReader<'_> {
     ///
     /// # Safety
     ///
-    /// As for [`ElementSource::write`] and for [`block`](Self::block).
+    /// The contracts of [`ElementSource::write`] and of [`block`](Self::block) apply.
     #[inline]
     unsafe fn write_block(&mut self, start: usize, count: usize, outputs: &Outputs) {
         let program = self.program;
@@ -272,22 +274,22 @@ impl BlockReader<'_> {
             if !result.is_direct {
                 let to = out.wrapping_add(start * result.element_bytes);
                 let from = self.address(result.step);
-                // SAFETY: the block has `count` elements, and there is room for them in memory that
-                // nobody reads.
+                // SAFETY: the block has `count` elements. The output has space for them, and
+                // nothing else accesses it.
                 unsafe { to.copy_from_nonoverlapping(from, count * result.element_bytes) };
             }
         }
     }
 
-    /// Writes the elements of `range` to each of `outputs`, by tiles where whole rows lie in the
-    /// range.
+    /// Writes the elements of `range` to each of `outputs`. Whole rows in the range are written by
+    /// tiles.
     ///
     /// # Safety
     ///
-    /// As for [`ElementSource::write`].
+    /// The contract of [`ElementSource::write`] applies.
     unsafe fn write_by_tiles(&mut self, rows: TileRows, range: Range<usize>, outputs: &Outputs) {
         let first = range.start.next_multiple_of(rows.length).min(range.end);
-        // SAFETY: by this function's contract, of parts of the range.
+        // SAFETY: this function's contract covers each part of the range.
         unsafe { self.write_blocks(range.start..first, outputs) };
         let mut first = first;
         while range.end - first >= rows.length {
@@ -296,20 +298,20 @@ impl BlockReader<'_> {
                 .rows
                 .min(rows.count - row)
                 .min((range.end - first) / rows.length);
-            // SAFETY: as above.
+            // SAFETY: this function's contract covers each part of the range.
             unsafe { self.write_band(rows, first, height, outputs) };
             first += height * rows.length;
         }
-        // SAFETY: as above.
+        // SAFETY: this function's contract covers each part of the range.
         unsafe { self.write_blocks(first..range.end, outputs) };
     }
 
-    /// Writes `height` whole rows to each of `outputs`, by tiles. The rows fit one tile; their
-    /// first element has number `first`.
+    /// Writes `height` whole rows to each of `outputs`, by tiles. The rows fit the height of a
+    /// tile. They begin at the element `first`.
     ///
     /// # Safety
     ///
-    /// As for [`ElementSource::write`].
+    /// The contract of [`ElementSource::write`] applies.
     unsafe fn write_band(
         &mut self,
         rows: TileRows,
@@ -328,13 +330,14 @@ impl BlockReader<'_> {
             for step in &self.program.steps {
                 if let ProgramStep::View { view, at } = step {
                     let view = &self.program.views[*view];
-                    // SAFETY: the rows lie in the range, and the caller keeps this contract.
+                    // SAFETY: by this function's contract, the rows are in the range.
                     unsafe { view.open(first + column, part, self.scratch(view, *at)) };
                 }
             }
             for row in 0..height {
                 let start = first + row * rows.length + column;
-                // SAFETY: as above; a row of a tile is shorter than a block.
+                // SAFETY: by this function's contract. A row of a tile has at most `BLOCK`
+                // elements.
                 unsafe { self.write_block(start, width, outputs) };
             }
         }
@@ -345,7 +348,7 @@ impl BlockReader<'_> {
 ///
 /// # Safety
 ///
-/// There must be room for the values at `to`, which is aligned.
+/// `to` must be aligned, and have space for the values.
 pub(in crate::ops::host) unsafe fn repeat(
     bits: Bits,
     element_bytes: usize,

@@ -11,15 +11,15 @@ use smallvec::SmallVec;
 pub(super) struct Registers {
     end: usize,
     register_bytes: usize,
-    // For each step, the number of reads that are still to come.
+    // The number of remaining reads of each step.
     pub(super) uses: SmallVec<[u32; 8]>,
     // Registers that are not read any more.
     idle: SmallVec<[usize; 4]>,
 }
 
 impl Registers {
-    /// Returns registers for the given number of steps, whose addresses come first, and for blocks
-    /// of at most `register_bytes`.
+    /// Returns registers for blocks of at most `register_bytes`. The scratch memory begins with an
+    /// address for each of `steps` steps.
     pub(super) fn new(steps: usize, register_bytes: usize) -> Self {
         let mut registers = Self {
             end: 0,
@@ -31,7 +31,7 @@ impl Registers {
         registers
     }
 
-    /// Reserves a part for the whole run, and returns its offset.
+    /// Reserves `bytes` bytes for the whole run, and returns their offset.
     pub(super) fn reserve(&mut self, bytes: usize) -> usize {
         let at = self.end;
         self.end += bytes.next_multiple_of(ScratchMemory::ALIGNMENT);
@@ -89,7 +89,8 @@ impl ScratchMemory {
     }
 }
 
-/// Calls `work` with memory on the stack. Not inlined, so that no other stack frame is as large.
+/// Calls `work` with memory on the stack. This function is not inlined, so that other stack frames
+/// stay small.
 #[inline(never)]
 fn on_stack(work: &mut dyn FnMut(*mut u8)) {
     let mut scratch = [const { MaybeUninit::<CacheLine>::uninit() }; LINES];

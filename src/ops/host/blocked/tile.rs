@@ -1,14 +1,15 @@
-//! Tiles for operands whose elements are closer in memory along another axis than along the last.
+//! Tiles for operands whose elements are closer in memory along another axis than along the last
+//! axis.
 //!
 //! A row of a transposed matrix uses one element of each cache line. The next row uses the next
-//! element of each line. Before all elements of a line are used, the cache has evicted it. So a few
-//! columns of several rows are gathered at once, and then read from the tile row by row.
+//! element of each line. Before all elements of a line are used, the cache has evicted the line. So
+//! a few columns of several rows are gathered at once, and then read from the tile row by row.
 
 use crate::array::Walk;
 pub(super) use cachescope_kernels::moves::views::TILE;
 
-/// The maximum length of a row whose cache lines stay in the first-level cache: the distance in
-/// memory from the first element to the last, in elements.
+/// The maximum span of a row whose cache lines stay in the first-level cache. The span is the
+/// distance in memory from the first element to the last, in elements.
 const NEAR: usize = 1 << 13;
 
 /// The rows of a matrix, or of each of many consecutive matrices: their length and their number.
@@ -19,9 +20,9 @@ pub(super) struct TileRows {
 }
 
 impl TileRows {
-    /// Returns the rows of `walk` if tiles pay. Then elements are closer together across rows than
-    /// along rows. There are enough rows and columns for a tile. And a row is so long that its
-    /// cache lines would not stay in the cache.
+    /// Returns the rows of `walk` if tiles are faster. Tiles are faster under three conditions.
+    /// Elements are closer together across rows than along rows. There are enough rows and columns
+    /// for a tile. A row is too long for its cache lines to stay in the cache.
     #[inline]
     pub(super) fn transposed(walk: &Walk<1>) -> Option<Self> {
         let (count, [across]) = walk.axes().rev().nth(1)?;
@@ -46,13 +47,13 @@ pub(super) struct TilePart {
 /// element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenTile {
-    // The number of the next row's first element.
+    // The index of the next row's first element.
     next: usize,
     step: usize,
     served: usize,
     height: usize,
     width: usize,
-    // The index in memory of the element that is repeated, and how often.
+    // The memory index of the repeated element, and the number of its repetitions.
     repeated: (usize, usize),
 }
 
@@ -77,7 +78,7 @@ impl OpenTile {
         }
     }
 
-    /// Returns the record of `count` times the element at the index `at` in memory.
+    /// Returns the record of `count` repetitions of the element at the memory index `at`.
     pub(super) fn repeating(at: usize, count: usize) -> Self {
         Self {
             repeated: (at, count),
@@ -85,14 +86,14 @@ impl OpenTile {
         }
     }
 
-    /// Returns whether the scratch memory has the element at the index `at` at least `count` times.
+    /// Returns whether the scratch memory has at least `count` repetitions of the element at `at`.
     #[inline]
     pub(super) fn repeats(&self, at: usize, count: usize) -> bool {
         self.repeated.0 == at && self.repeated.1 >= count
     }
 
-    /// Returns the position in the tile of the `count` elements from number `start` on. Returns
-    /// `None` if these elements are not the tile's next row.
+    /// Returns the position in the tile of the `count` elements from the element `start` on.
+    /// Returns `None` if these elements are not the tile's next row.
     #[inline]
     pub(super) fn row_at(&mut self, start: usize, count: usize) -> Option<usize> {
         if self.served == self.height || start != self.next || count != self.width {

@@ -1,10 +1,10 @@
-//! The leaves of a program whose elements are not consecutive in memory in the index space's order.
-//! Their elements are gathered, block by block.
+//! Operands of a program whose elements are not consecutive in memory, in the order of the index
+//! space. Their elements are gathered, block by block.
 //!
 //! If a row consists of every second element, it is read in pairs, because compilers vectorise
-//! pairs. The other half of a pair is in the array's memory too, and is dropped. If an array is
-//! overwritten while it is read, another thread may write the other half. So `store` names the
-//! memory that it writes, and views of that memory read single elements.
+//! pairs. The second element of a pair is in the array's memory, too, and is ignored. If an array
+//! is overwritten while it is read, another thread may write the second element. So `store` names
+//! the memory that it writes, and views of this memory read single elements.
 
 use super::BLOCK;
 use super::scratch::ScratchMemory;
@@ -22,16 +22,15 @@ pub(super) struct View {
     element_bytes: usize,
     walk: Walk<1>,
     // The number of elements after which the elements repeat, such as the length of a broadcast
-    // row; at most `BLOCK`.
+    // row. It is at most `BLOCK`.
     period: Option<usize>,
     // `true` if nothing writes to the memory between the elements while they are read.
     reads_between: bool,
 }
 
 /// The memory of [`View::scratch_bytes`] in which a view's elements are gathered. It has the
-/// elements of one block, the elements of a tile, or the elements that all blocks of a periodic
-/// view share. Before the elements is an [`OpenTile`], the record of the tile's rows that were not
-/// read yet.
+/// elements of one block or of one tile, or the elements that all blocks of a periodic view share.
+/// An [`OpenTile`] precedes the elements: the record of the tile's rows that were not read yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ViewScratch {
     open: *mut OpenTile,
@@ -53,8 +52,8 @@ impl View {
         }
     }
 
-    /// Ensures that only the view's own elements are read if the view's memory begins at `written`.
-    /// The elements between them may be written meanwhile.
+    /// Prevents reads between the view's elements if the view's memory begins at `written`. Other
+    /// threads may write to the memory between these elements.
     pub(super) fn exclude_written(&mut self, written: *const u8) {
         self.reads_between &= self.base != written;
     }
@@ -99,8 +98,8 @@ impl View {
     ///
     /// # Safety
     ///
-    /// The scratch must be of this view, in memory that is the caller's to write to. The memory of
-    /// the array must be alive, and nothing may write to it meanwhile.
+    /// The scratch must be of this view, in memory that the caller may write. The memory of the
+    /// array must be alive, and nothing may write to it meanwhile.
     pub(super) unsafe fn prepare(&self, scratch: ViewScratch) {
         // SAFETY: by this function's contract, `open` points to aligned, writable scratch memory.
         unsafe { scratch.open.write(OpenTile::NONE) };
@@ -108,36 +107,36 @@ impl View {
             // A block begins within the first period and has at most `BLOCK` elements.
             let shared = self.walk.count().min(period + BLOCK);
             let mut done = period.min(shared);
-            // SAFETY: by this function's contract, and there is room for `done` elements.
+            // SAFETY: by this function's contract. The scratch has space for `done` elements.
             unsafe { self.gather(0, done, scratch) };
-            // The gathered elements are copied behind themselves, whole periods each time except
-            // the last.
+            // The gathered elements are copied to the memory behind them. Each copy except the last
+            // has whole periods.
             while done < shared {
                 let more = done.min(shared - done);
                 let bytes = self.element_bytes;
                 let to = scratch.elements.wrapping_add(done * bytes);
-                // SAFETY: there is room for `shared` elements, of which the first `done` have been
-                // written. The written elements end where the others begin.
+                // SAFETY: the scratch has space for `shared` elements, and the first `done`
+                // elements have been written. The copy begins behind these elements.
                 unsafe { to.copy_from_nonoverlapping(scratch.elements, more * bytes) };
                 done += more;
             }
         }
     }
 
-    /// Gathers `part`, whose first element has number `start`, if this view is best read in tiles.
-    /// The next blocks must be its rows, from the first to the last.
+    /// Gathers `part`, which begins at the element `start`, if this view is best read in tiles. The
+    /// next blocks must be the rows of `part`, from the first to the last.
     ///
     /// # Safety
     ///
-    /// As for [`block`](Self::block), for each row of the part.
+    /// The contract of [`block`](Self::block) applies to each row of the part.
     pub(super) unsafe fn open(&self, start: usize, part: TilePart, scratch: ViewScratch) {
         // The rows of the part may belong to another operand.
         if self.transposed() != Some(part.rows) {
             return;
         }
         let [at] = self.walk.at(start);
-        // SAFETY: by the invariant the part lies in the index space, and the caller keeps this
-        // contract.
+        // SAFETY: by the invariant of the view and this function's contract, the part is in
+        // readable memory.
         unsafe {
             let lengths = [part.height, part.width];
             gather_tile(self.elements(), at, lengths, scratch.elements);
@@ -145,8 +144,8 @@ impl View {
         }
     }
 
-    /// Returns the address of the `count` elements from number `start` on, readable until the
-    /// scratch is used again.
+    /// Returns the address of the `count` elements from the element `start` on. They are readable
+    /// until the scratch is used again.
     ///
     /// # Safety
     ///
@@ -191,8 +190,8 @@ impl View {
 
     /// # Safety
     ///
-    /// As for [`block`](Self::block), except that `count` is limited by the size of the scratch
-    /// memory.
+    /// The contract of [`block`](Self::block) applies, except that the size of the scratch memory
+    /// limits `count`.
     unsafe fn gather(&self, start: usize, count: usize, scratch: ViewScratch) {
         // SAFETY: by this function's contract.
         unsafe {

@@ -4,11 +4,11 @@
 //! The crates transform rows without gaps. If a row is contiguous in the operand and in the result,
 //! it is transformed directly into the result. Along other axes, a few adjacent rows are gathered,
 //! transformed in the cache and scattered to the result. So each element is read and written once,
-//! and no array is allocated except the result. The scratch memory of each thread is the device's;
-//! the tables of roots of unity are the crates' own.
+//! and no array is allocated except the result. The scratch memory of each thread is in the
+//! device's memory. The crates themselves allocate the tables of roots of unity.
 //!
-//! One thread transforms a row, in a way that does not depend on other rows. So results do not
-//! depend on the number of threads.
+//! One thread transforms a row, independently of other rows. So results do not depend on the number
+//! of threads.
 
 mod rows;
 mod space;
@@ -29,7 +29,7 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 use cachescope_kernels::moves::copies::{CopyParts, copy_parts};
 
-/// Returns the transforms of `x` along its axis `at`, times `factor`.
+/// Returns the transforms of `x` along the axis `at`, multiplied by `factor`.
 #[track_caller]
 pub(in crate::ops) fn transformed(
     order: HostOrder<'_>,
@@ -43,7 +43,7 @@ pub(in crate::ops) fn transformed(
     along(order, x, at, shape, &planned("fft", rows)?)
 }
 
-/// Returns the transforms of the matrices of `x` along both axes, times `factor`.
+/// Returns the two-dimensional transforms of the matrices of `x`, multiplied by `factor`.
 #[track_caller]
 pub(in crate::ops) fn transformed_planes(
     order: HostOrder<'_>,
@@ -55,18 +55,18 @@ pub(in crate::ops) fn transformed_planes(
     let columns = complex_rows(x.dtype, shape.dims()[last - 1], direction, None);
     let columns = planned("fft2", columns)?;
     let rows = transformed(order, x, last, direction, factor)?;
-    // The array is new, and its columns are read before they are written to.
+    // The array is new, and each of its columns is read before it is written.
     let lanes = FftLanes::new(&rows.layout, &rows.layout, last - 1);
     let from = bytes_of(rows.operand());
     let to = WritePtr::over(from.at(0).cast_mut().cast());
-    // SAFETY: the lanes are all lanes of one new array, whose first writes are launched on this
-    // stream.
+    // SAFETY: the lanes are all columns of one new array. This stream is ordered after the launch
+    // that wrote its rows.
     unsafe { transform(order, &columns, &lanes, from, to, false) }?;
     Ok(rows)
 }
 
-/// Returns the spectra of the real numbers along the axis `at` of `x`, as an array of `shape`. It
-/// has the first half of each spectrum.
+/// Returns the spectra of the real elements of `x` along the axis `at`. The result has `shape`, and
+/// contains the first half of each spectrum.
 #[track_caller]
 pub(in crate::ops) fn spectra_of(
     order: HostOrder<'_>,
@@ -78,8 +78,9 @@ pub(in crate::ops) fn spectra_of(
     along(order, x, at, shape, &planned("rfft", rows)?)
 }
 
-/// Returns an array of `shape`: the real numbers whose spectra begin with the numbers along the
-/// axis `at` of `x`. They are multiplied by `factor`.
+/// Returns the inverse transforms of half spectra: an array of `shape`, of real numbers. The
+/// elements of `x` along the axis `at` are the first half of each spectrum. The results are
+/// multiplied by `factor`.
 #[track_caller]
 pub(in crate::ops) fn reals_of(
     order: HostOrder<'_>,
@@ -113,9 +114,9 @@ fn along(
     assert_eq!([x.layout.dims()[at], shape.dims()[at]], rows.lengths);
     assert_eq!(x.dtype, from, "rows of another type");
     let lanes = FftLanes::new(x.layout, &Layout::contiguous(shape)?, at);
-    // SAFETY: the lanes are all of the array.
+    // SAFETY: the lanes cover the whole array.
     let (array, output) = unsafe { begun(order.device, shape, to) }?;
-    // SAFETY: the lanes are within both arrays, and the one that is written is new.
+    // SAFETY: the lanes are within both arrays, and the written array is new.
     unsafe {
         transform(
             order,
@@ -154,14 +155,14 @@ impl FftLanes {
     }
 }
 
-/// Launches the transforms of all rows. `is_apart` is `true` if the rows are written to another
-/// array than they are read from.
+/// Launches the transforms of all rows. `is_apart` is `true` if the read array and the written
+/// array are different.
 ///
 /// # Safety
 ///
-/// `lanes` must be within both arrays, and reach each element of the written array once. If the two
-/// arrays are one, its elements are read before they are written. Nobody else may be about to write
-/// to them.
+/// `lanes` must be within both arrays, and visit each element of the written array once. If the two
+/// arrays are one, its elements are read before they are written. No other pending work may write
+/// to the arrays.
 #[track_caller]
 unsafe fn transform(
     order: HostOrder<'_>,
@@ -188,8 +189,9 @@ unsafe fn transform(
         (&reads, &writes),
         move |(rows, lanes, from), (to, slots), parts| {
             let range = parts.start * each..count.min(parts.end * each);
-            // SAFETY: the memory is alive while a launch runs. The ranges of a launch do not
-            // overlap, so each has the slot of its first part to itself. The caller keeps the rest.
+            // SAFETY: the memory is alive during a launch. The ranges of a launch do not overlap,
+            // so no two ranges use one slot: each uses the slot of its first part. This function's
+            // contract covers the arrays.
             unsafe {
                 let scratch = slots.scratch(parts.start);
                 if is_direct {
@@ -204,11 +206,11 @@ unsafe fn transform(
     Ok(())
 }
 
-/// Transforms the rows of the numbers `range`, which are contiguous in both arrays.
+/// Transforms the rows with the indices `range`. They are contiguous in both arrays.
 ///
 /// # Safety
 ///
-/// The rows must be alive, and the rows that are written must be the caller's alone.
+/// The rows must be alive. Nothing else may access the written rows.
 unsafe fn transform_direct(
     rows: &FftRows,
     lanes: &FftLanes,
@@ -235,12 +237,12 @@ unsafe fn transform_direct(
     }
 }
 
-/// Transforms the rows of the numbers `range`, several at a time. They are gathered in one tile,
-/// and scattered from another one to the result.
+/// Transforms the rows with the indices `range`, several at a time. The rows are gathered in one
+/// tile. Their transforms are scattered from another tile to the result.
 ///
 /// # Safety
 ///
-/// As for [`transform_direct`]; nobody else may have the tiles.
+/// The contract of [`transform_direct`] applies. Nothing else may access the tiles.
 unsafe fn transform_by_tiles(
     rows: &FftRows,
     lanes: &FftLanes,
@@ -261,7 +263,7 @@ unsafe fn transform_by_tiles(
             let gathered = Walk::over([at, 0], [(height, [apart, read as isize]), along]);
             let across = (height, [written as isize, to_apart]);
             let along = (written, [1, to_step]);
-            // The axis without gaps in the array is the inner one.
+            // The inner axis is the axis along which the array has no gaps.
             let axes = if to_step == 1 {
                 [across, along]
             } else {
@@ -280,11 +282,11 @@ unsafe fn transform_by_tiles(
     }
 }
 
-/// Copies the elements that `walk` goes over, of `bytes` each.
+/// Copies the elements that `walk` visits. Each element has `bytes` bytes.
 ///
 /// # Safety
 ///
-/// As for [`copy_parts`].
+/// The contract of [`copy_parts`] applies.
 unsafe fn copy_all(bytes: usize, from: ReadPtr<u8>, to: WritePtr<u8>, walk: &Walk<2>) {
     let parts = CopyParts::of(walk);
     // SAFETY: by this function's contract.

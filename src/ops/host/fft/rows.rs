@@ -1,4 +1,4 @@
-//! Transforms of contiguous rows: the only code that knows the types of the elements.
+//! Transforms of contiguous rows. No other code of the transforms depends on the element types.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -12,11 +12,11 @@ use crate::array::{AnyElement, DType};
 use cachescope_kernels::moves::copies::copy_run;
 use cachescope_kernels::sort::digits::initialised;
 
-/// Returns the transform of rows of `length` complex numbers of `dtype`, times `factor`.
+/// Returns the transform of rows of `length` complex numbers of `dtype`, multiplied by `factor`.
 ///
 /// # Errors
 ///
-/// [`OutOfMemory`](cachescope_fft::OutOfMemory), here and below.
+/// [`OutOfMemory`](cachescope_fft::OutOfMemory) if the host has no memory for the roots of unity.
 pub(super) fn complex_rows(
     dtype: DType,
     length: usize,
@@ -41,7 +41,7 @@ pub(super) fn forward_rows(dtype: DType, length: usize) -> OrOutOfMemory<FftRows
 }
 
 /// Returns the transform from the first `width` numbers of spectra of `dtype` to rows of `length`
-/// real numbers, times `factor`.
+/// real numbers. The results are multiplied by `factor`.
 pub(super) fn inverse_rows(
     dtype: DType,
     [width, length]: [usize; 2],
@@ -54,22 +54,22 @@ pub(super) fn inverse_rows(
     }
 }
 
-/// A transform of rows without gaps, without the types of their elements.
+/// A type-erased transform of rows without gaps.
 #[derive(Clone)]
 pub(super) struct FftRows {
     /// The numbers of elements of a row that is read, and of a row that is written.
     pub(super) lengths: [usize; 2],
-    /// The types of these elements.
+    /// The types of the elements that are read, and of the elements that are written.
     pub(super) dtypes: [DType; 2],
-    /// The bytes of a thread's scratch memory.
+    /// The size of a thread's scratch memory in bytes.
     pub(super) scratch_bytes: usize,
     loops: Arc<dyn RowLoops>,
 }
 
 impl FftRows {
-    /// Returns the transform that `transform` computes. It writes the transforms of the rows of a
-    /// slice to the rows of another slice. Its last argument is scratch memory of `scratch_length`
-    /// numbers.
+    /// Returns the transform that `transform` computes. `transform` writes the transforms of the
+    /// rows of one slice to the rows of another slice. The last argument of `transform` is scratch
+    /// memory of `scratch_length` complex numbers.
     fn new<T, U, S, F>(lengths: [usize; 2], scratch_length: usize, transform: F) -> Self
     where
         T: AnyElement,
@@ -85,25 +85,25 @@ impl FftRows {
         }
     }
 
-    /// Returns the bytes of an element that is read, and of an element that is written.
+    /// Returns the sizes in bytes of an element that is read, and of an element that is written.
     pub(super) fn element_bytes(&self) -> [usize; 2] {
         self.dtypes.map(DType::size_bytes)
     }
 
-    /// Returns the bytes of a row that is read, and of a row that is written.
+    /// Returns the sizes in bytes of a row that is read, and of a row that is written.
     pub(super) fn row_bytes(&self) -> [usize; 2] {
         let [read, written] = self.element_bytes();
         [self.lengths[0] * read, self.lengths[1] * written]
     }
 
-    /// Writes the transforms of the `count` rows from `from` on to the rows from `to` on. The rows
-    /// follow each other without gaps.
+    /// Transforms the `count` rows from `from` on, and writes the transforms from `to` on. There
+    /// are no gaps between rows.
     ///
     /// # Safety
     ///
-    /// The rows from `from` on must have been written. The rows from `to` on must be the caller's
-    /// alone. So must the `scratch_bytes` bytes from `scratch` on, which must have been written.
-    /// All addresses must be aligned for complex numbers, or for the elements.
+    /// The rows from `from` on, and the `scratch_bytes` bytes from `scratch` on, must have been
+    /// written. Nothing else may access the rows from `to` on, or the scratch bytes. All addresses
+    /// must be aligned for complex numbers, or for the elements.
     pub(super) unsafe fn transform(
         &self,
         count: usize,
@@ -117,13 +117,14 @@ impl FftRows {
     }
 }
 
-/// The loops of a transform, without the types of their elements.
+/// The type-erased loops of a transform.
 trait RowLoops: Send + Sync {
-    /// Transforms rows that have as many elements as `counts`, all together.
+    /// Transforms rows. `counts` has the total numbers of elements that are read and that are
+    /// written.
     ///
     /// # Safety
     ///
-    /// As for [`FftRows::transform`].
+    /// The contract of [`FftRows::transform`] applies.
     unsafe fn run(
         &self,
         counts: [usize; 2],
@@ -149,8 +150,8 @@ where
         (scratch, scratch_bytes): (*mut u8, usize),
     ) {
         let numbers = scratch_bytes / size_of::<Complex<S>>();
-        // SAFETY: the memory has as many elements, by this function's contract. `FftRows::new` took
-        // their sizes from these types.
+        // SAFETY: by this function's contract, the memory has these numbers of elements.
+        // `FftRows::new` took the element sizes from these types.
         let (from, to, scratch) = unsafe {
             (
                 from_raw_parts(from.cast(), read),
@@ -162,7 +163,7 @@ where
     }
 }
 
-/// The maximum number of numbers that are copied and scaled at once. They fit the first-level
+/// The maximum number of elements that are copied and scaled at once. A piece fits the first-level
 /// cache.
 pub(super) const PIECE: usize = 1 << 10;
 
@@ -181,8 +182,8 @@ where
                           scratch: &mut [Complex<T>]| {
         assert_eq!(from.len(), to.len(), "as many numbers as there were");
         for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
-            // SAFETY: both pieces have equal lengths. A mutable slice overlaps no other, and the
-            // copy writes all of it.
+            // SAFETY: both pieces have equal lengths. The mutable piece overlaps no other slice,
+            // and the copy writes all of it.
             let piece = unsafe {
                 copy_run(from.as_ptr(), to.as_mut_ptr(), from.len(), [1, 1]);
                 initialised(to)
@@ -234,6 +235,6 @@ where
 
 fn zeroed<T: AnyElement>(numbers: &mut [MaybeUninit<T>]) -> &mut [T] {
     numbers.fill(MaybeUninit::new(T::zero()));
-    // SAFETY: all of them have been written.
+    // SAFETY: `fill` has written all numbers.
     unsafe { initialised(numbers) }
 }

@@ -9,18 +9,18 @@ use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::host::threads::threads;
 
-/// Memory for rows that are read, and for as many rows that are written.
+/// A tile for rows that are read, and a tile for as many rows that are written.
 pub(super) struct RowTiles {
     pub(super) from: *mut u8,
     pub(super) to: *mut u8,
     pub(super) rows: usize,
 }
 
-/// The bytes that a thread's tiles should take, so that they stay in its cache.
+/// The intended size of a thread's tiles in bytes, so that they stay in its cache.
 const TILES_BYTES: usize = 512 << 10;
 
-/// Returns the number of rows of a tile. If the memory allows, a row for each number of a cache
-/// line is in the tile. More than 64 rows do not pay.
+/// Returns the number of rows of a tile. If the memory allows, a tile has at least 8 rows, because
+/// a cache line has 8 numbers. More than 64 rows are not faster.
 fn tile_rows(row_bytes: usize) -> usize {
     let line = (SPACE_BYTES / row_bytes).clamp(1, 8);
     (TILES_BYTES / row_bytes).clamp(line, 64)
@@ -53,10 +53,10 @@ pub(super) struct Slots {
     tile_rows: usize,
 }
 
-// SAFETY: an address of plain data. Each slot is lent to one thread at a time, by the contracts of
-// the functions that lend it.
+// SAFETY: the address is of plain data. By the contract of `scratch`, only one thread uses a slot
+// at a time.
 unsafe impl Send for Slots {}
-// SAFETY: as above.
+// SAFETY: by the contract of `scratch`, only one thread uses a slot at a time.
 unsafe impl Sync for Slots {}
 
 impl Space {
@@ -82,8 +82,8 @@ impl Space {
         let first = section(rows.scratch_bytes, 1);
         let second = first.saturating_add(section(read, tile_rows));
         let slot_bytes = second.saturating_add(section(written, tile_rows));
-        // More parts than threads, so that no thread waits long for the last part. If they take too
-        // much memory, one part for each thread.
+        // There are more parts than threads, so that no thread waits long for the last part. If the
+        // slots would need too much memory, there is one part for each thread.
         let many = 4 * threads();
         let parts = match slot_bytes.saturating_mul(many) <= SPACE_BYTES {
             true => many,
@@ -118,11 +118,11 @@ impl Slots {
     ///
     /// # Safety
     ///
-    /// The slot must exist, and its memory must be alive and nobody else's.
+    /// The slot must exist. Its memory must be alive, and nothing else may access it.
     pub(super) unsafe fn scratch(self, number: usize) -> *mut u8 {
         let base = self.base.wrapping_add(number * self.slot_bytes);
-        // Without scratch memory, the address is not of memory. The C library would write no byte
-        // there, but by a masked store, which is slow at such an address.
+        // If there is no scratch memory, `base` is not an address of memory. The C library would
+        // write no byte. But its masked store is slow at an invalid address.
         if self.scratch_bytes > 0 {
             // SAFETY: a slot begins with `scratch_bytes` bytes, by this function's contract.
             unsafe { base.write_bytes(0, self.scratch_bytes) };

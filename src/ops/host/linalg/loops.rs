@@ -1,5 +1,5 @@
-//! The functions of `cachescope-linalg` in tables by the type of the elements: the only code that
-//! knows the type.
+//! Tables of the functions of `cachescope-linalg`, by element type. No other code of the
+//! factorizations depends on the element type.
 
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -7,7 +7,7 @@ use cachescope_linalg::{Outcome, Real};
 
 use crate::array::DType;
 
-/// The memory of the elements of one matrix, or of the values of one matrix.
+/// The memory of one matrix, or of the values of one matrix, such as its eigenvalues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MatrixPart {
     pub(super) address: *mut u8,
@@ -19,7 +19,8 @@ impl MatrixPart {
     ///
     /// # Safety
     ///
-    /// The elements must be of `T`. They must have been written, and nobody may write to them.
+    /// The elements must have the type `T`, and must have been written. Nothing may write to the
+    /// elements while the slice exists.
     unsafe fn read<'a, T>(self) -> &'a [T] {
         match self.count {
             0 => &[],
@@ -28,11 +29,12 @@ impl MatrixPart {
         }
     }
 
-    /// Returns the elements, to be overwritten.
+    /// Returns the elements for writing.
     ///
     /// # Safety
     ///
-    /// As for [`read`](Self::read), and the elements must be the caller's alone.
+    /// The contract of [`read`](Self::read) applies. Nothing else may access the elements while the
+    /// slice exists.
     unsafe fn write<'a, T>(self) -> &'a mut [T] {
         match self.count {
             0 => &mut [],
@@ -45,16 +47,17 @@ impl MatrixPart {
 /// A function of two parts, the number of rows, and the number of threads.
 pub(super) type EachMatrix = unsafe fn([MatrixPart; 2], usize, usize) -> Outcome;
 
-/// A function of the rows of a matrix, its values, and the memory `V` of its vectors, if they are
-/// wanted. The other arguments are its shape `S` and the number of threads.
+/// A function of the rows of a matrix, its values, and the memory `V` of its vectors. The memory is
+/// `None` if the vectors are not wanted. The other arguments are the shape `S` of the matrix and
+/// the number of threads.
 type Spectral<V, S> = unsafe fn([MatrixPart; 2], Option<V>, S, usize) -> Outcome;
 
 /// The functions of [`Real`] for one type.
 ///
 /// # Safety
 ///
-/// Parts must be of elements of this type, which have been written. Parts other than the rows of
-/// `svd` and `eigh` must be the caller's alone. Nobody may write to these rows.
+/// Parts must have elements of this type, which have been written. During a call, nothing may write
+/// to the rows of `svd` and `eigh`, and nothing else may access the other parts.
 pub(super) struct MatrixLoops {
     pub(super) solve: EachMatrix,
     pub(super) invert: EachMatrix,
@@ -79,33 +82,33 @@ pub(super) fn loops_of(dtype: DType) -> &'static MatrixLoops {
 impl MatrixLoops {
     const fn of<T: Real>() -> Self {
         Self {
-            // SAFETY: by the contract of the table, here and below.
+            // SAFETY: by the contract of `MatrixLoops`.
             solve: |[columns, right], n, threads| unsafe {
                 T::solve(columns.write(), right.write(), n, threads)
             },
-            // SAFETY: as above.
+            // SAFETY: by the contract of `MatrixLoops`.
             invert: |[columns, inverse], n, threads| unsafe {
                 T::invert(columns.write(), inverse.write(), n, threads)
             },
-            // SAFETY: as above.
+            // SAFETY: by the contract of `MatrixLoops`.
             determinant: |[columns, value], n, threads| unsafe {
                 value.write()[0] = T::determinant(columns.write(), n, threads)?;
                 Ok(())
             },
-            // SAFETY: as above.
+            // SAFETY: by the contract of `MatrixLoops`.
             cholesky: |[columns, lower], n, threads| unsafe {
                 T::cholesky(columns.write(), lower.write(), n, threads)
             },
-            // SAFETY: as above.
+            // SAFETY: by the contract of `MatrixLoops`.
             qr: |[columns, q, r], shape, threads| unsafe {
                 T::qr(columns.write(), q.write(), r.write(), shape, threads)
             },
-            // SAFETY: as above.
+            // SAFETY: by the contract of `MatrixLoops`.
             svd: |[rows, values], vectors, shape, threads| unsafe {
                 let vectors = vectors.map(|both| both.map(|part| part.write()));
                 T::svd(rows.read(), values.write(), vectors, shape, threads)
             },
-            // SAFETY: as above.
+            // SAFETY: by the contract of `MatrixLoops`.
             eigh: |[rows, values], vectors, n, threads| unsafe {
                 let vectors = vectors.map(|part| part.write());
                 T::eigh(rows.read(), values.write(), vectors, n, threads)

@@ -1,14 +1,14 @@
 //! Factorizations, by the crate `faer`, which `cachescope-linalg` has compiled.
 //!
-//! faer overwrites a copy of the operand. The copy and the results are in the device's memory. The
-//! workspace of a factorization is faer's own, from the system's allocator. Its size depends on
-//! whether one thread or several factorize a matrix. This is known only when the launch runs. The
-//! packed blocks of products are faer's own, too.
+//! faer overwrites a copy of the operand. The copy and the results are in the device's memory. faer
+//! allocates the workspace of a factorization from the system's allocator. The size of the
+//! workspace depends on whether several threads factorize a matrix. The number of threads is known
+//! only when the launch runs. faer also allocates the packed blocks of products.
 //!
 //! faer divides a large matrix among threads. If there are many small matrices, each thread takes
-//! some at a time. The order of sums depends on the thread count that faer gets. So this count is a
-//! constant, however many threads the pool has, and results depend on shapes and elements alone. An
-//! exception is delayed work, which stays on one thread.
+//! some at a time. The order of sums depends on the thread count that faer receives. So this count
+//! is a constant, which does not depend on the pool. Therefore results depend on shapes and
+//! elements alone. Delayed work is an exception: it stays on one thread.
 
 mod loops;
 
@@ -28,12 +28,12 @@ use crate::ops::descriptors::{Copying, OUT_OF_MEMORY, SpectralValues};
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 
-/// The minimum of rows × columns × min(rows, columns) for which a thread count above 1 pays. It
-/// pays even if the pool has only one thread. Below the minimum, such a count would take a third
-/// longer.
+/// The minimum of rows × columns × min(rows, columns) for which a thread count above 1 is faster.
+/// It is faster even if the pool has only one thread. Below the minimum, a factorization would take
+/// a third longer.
 const SHARED: usize = 1 << 29;
 
-/// The thread count that faer gets for a matrix of [`SHARED`] or more.
+/// The thread count that faer receives for a matrix of [`SHARED`] or more.
 const THREADS: usize = 4;
 
 /// Matrices of equal shapes that one operation factorizes.
@@ -49,8 +49,8 @@ struct Matrices {
 }
 
 impl Matrices {
-    /// Returns the matrices of the last two axes of `layout`. Each takes `cubes` × rows × columns ×
-    /// min(rows, columns) multiplications.
+    /// Returns the matrices of the last two axes of `layout`. Each factorization needs `cubes` ×
+    /// rows × columns × min(rows, columns) multiplications.
     fn of(layout: &Layout, cubes: usize) -> Self {
         let [batch @ .., rows, columns] = layout.dims() else {
             unreachable!("the array has been found to have matrices");
@@ -66,8 +66,8 @@ impl Matrices {
         }
     }
 
-    /// Launches `factorize` with the number of each matrix and the thread count, and returns the
-    /// status of each matrix. `factorize` must write all of its part of every output.
+    /// Launches `factorize` with the index of each matrix and the thread count, and returns the
+    /// status of each matrix. `factorize` must write the whole part of its matrix in every output.
     #[track_caller]
     fn launch(
         self,
@@ -81,7 +81,7 @@ impl Matrices {
         };
         // SAFETY: the ranges of the launch cover all matrices.
         let (status, output) = unsafe { begun(order.device, &self.count.into(), DType::I32) }?;
-        // SAFETY: the memory is for elements of `i32`.
+        // SAFETY: the memory is for elements of the type `i32`.
         let output: Output<i32> = unsafe { output.typed() };
         launch(order, work, (&(), &output), move |(), output, range| {
             let threads = match is_shared && !is_alone() {
@@ -90,7 +90,8 @@ impl Matrices {
             };
             for number in range {
                 let code = code_of(factorize(number, threads));
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+                // overlap.
                 let slot = unsafe { output.part(number..number + 1) };
                 slot.fill(MaybeUninit::new(code));
             }
@@ -99,7 +100,7 @@ impl Matrices {
     }
 }
 
-/// Returns the status code of LAPACK.
+/// Returns the LAPACK status code of `outcome`.
 fn code_of(outcome: Outcome) -> i32 {
     let number = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     match outcome {
@@ -122,14 +123,15 @@ struct MatrixParts {
     element_bytes: usize,
 }
 
-// SAFETY: an address of plain data. By the contracts of the functions that lend a part, one thread
-// has it at a time.
+// SAFETY: the address is of plain data. One thread factorizes a matrix, so only one thread uses a
+// part.
 unsafe impl Send for MatrixParts {}
-// SAFETY: as above.
+// SAFETY: one thread factorizes a matrix, so only one thread uses a part.
 unsafe impl Sync for MatrixParts {}
 
 impl MatrixParts {
-    /// Returns the memory of an array that nobody has written, in parts of `each` elements.
+    /// Returns the memory of a new array, in parts of `each` elements. The elements are not written
+    /// yet.
     fn of_new(array: &AnyArray, output: &Untyped, each: usize) -> Self {
         Self {
             base: output.address(),
@@ -151,7 +153,7 @@ impl MatrixParts {
         }
     }
 
-    /// Returns the part `number`, whose elements have been written.
+    /// Returns the part of the matrix `number`, whose elements have been written.
     fn part(&self, number: usize) -> MatrixPart {
         let start = number * self.each;
         assert!(start + self.each <= self.all, "as many parts as matrices");
@@ -161,14 +163,14 @@ impl MatrixParts {
         }
     }
 
-    /// Returns the part `number`, filled with zeros.
+    /// Fills the part of the matrix `number` with zeros, and returns the part.
     ///
     /// # Safety
     ///
-    /// The memory must be alive, and the part must be the caller's alone.
+    /// The memory must be alive, and nothing else may access the part.
     unsafe fn zeros(&self, number: usize) -> MatrixPart {
         let part = self.part(number);
-        // SAFETY: by this function's contract. The bytes of the number 0 are zeros.
+        // SAFETY: by this function's contract. Zero bytes represent the number 0.
         unsafe { part.address.write_bytes(0, part.count * self.element_bytes) };
         part
     }
@@ -177,11 +179,11 @@ impl MatrixParts {
 /// An array of matrices that is being computed, and its memory.
 type NewMatrices = (AnyArray, MatrixParts);
 
-/// Allocates an array of `shape` whose parts of `each` elements belong to matrices.
+/// Allocates an array of `shape`, with a part of `each` elements for each matrix.
 ///
 /// # Safety
 ///
-/// As for [`begun`].
+/// The contract of [`begun`] applies.
 #[track_caller]
 unsafe fn new_parts(
     order: HostOrder<'_>,
@@ -189,14 +191,14 @@ unsafe fn new_parts(
     dtype: DType,
     each: usize,
 ) -> Result<NewMatrices> {
-    // SAFETY: the caller keeps this contract.
+    // SAFETY: by this function's contract.
     let (array, output) = unsafe { begun(order.device, shape, dtype) }?;
     let parts = MatrixParts::of_new(&array, &output, each);
     Ok((array, parts))
 }
 
-/// Like [`copied`] with [`Copying::All`], but also returns the memory of the new array, in parts of
-/// `each` elements. Later launches on the stream may overwrite it.
+/// Copies `array`, and also returns the memory of the copy, in parts of `each` elements. Later
+/// launches on the stream may overwrite the copy.
 #[track_caller]
 fn copied_to_overwrite(
     order: HostOrder<'_>,
@@ -204,17 +206,19 @@ fn copied_to_overwrite(
     each: usize,
 ) -> Result<NewMatrices> {
     let walk = Copying::All.walk(array.layout);
-    // SAFETY: the walk is in row-major order of the output, and as long.
+    // SAFETY: the walk is in row-major order of the output, and has the length of the output.
     let (copy_of, output) = unsafe { begun(order.device, array.layout.shape(), array.dtype) }?;
     assert_eq!(output.count(), walk.count(), "copied to another length");
     let (from, to) = (bytes_of(array), bytes_written(&output));
-    // SAFETY: the walk goes over the array and over the output, which has as many elements.
+    // SAFETY: the walk visits the elements of `array` and of the new output, as the assertion
+    // checks.
     unsafe { copy(order, array.dtype.size_bytes(), from, to, &walk) };
     let parts = MatrixParts::of_new(&copy_of, &output, each);
     Ok((copy_of, parts))
 }
 
-/// Returns a copy of the matrices of `array` in column-major order, to be overwritten.
+/// Returns a copy of the matrices of `array` in column-major order. Later launches may overwrite
+/// the copy.
 #[track_caller]
 fn columns_of(order: HostOrder<'_>, array: Operand<'_>, each: usize) -> Result<NewMatrices> {
     let turned = array.layout.swap_axes(-2, -1)?;
@@ -230,8 +234,8 @@ fn rows_of(order: HostOrder<'_>, array: Operand<'_>) -> Result<AnyArray> {
     copied(order, array, Copying::All, array.layout.shape())
 }
 
-/// Returns the solutions of the equations `a x = right`. Both arrays have equal axes before the
-/// axes of the matrices.
+/// Returns the solutions `x` of the equations `a x = right`, and a status for each matrix. The axes
+/// before the last two are equal in both arrays.
 #[track_caller]
 pub(in crate::ops) fn solved(
     order: HostOrder<'_>,
@@ -246,14 +250,14 @@ pub(in crate::ops) fn solved(
     let (x, right) = copied_to_overwrite(order, right, size)?;
     let solve = loops_of(a.dtype).solve;
     let status = matrices.launch(order, move |number, threads| {
-        // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-        // launches of the copies came before.
+        // SAFETY: the memory is alive during a launch, and the ranges of a launch do not overlap.
+        // The stream is ordered after the launches of the copies.
         unsafe { solve([columns.part(number), right.part(number)], n, threads) }
     })?;
     Ok((x, status))
 }
 
-/// Returns the inverses of the matrices of `a`.
+/// Returns the inverses of the matrices of `a`, and a status for each matrix.
 #[track_caller]
 pub(in crate::ops) fn inverted(
     order: HostOrder<'_>,
@@ -262,7 +266,7 @@ pub(in crate::ops) fn inverted(
     of_each(order, a, 2, loops_of(a.dtype).invert)
 }
 
-/// Returns the determinants of the matrices of `a`.
+/// Returns the determinants of the matrices of `a`, and a status for each matrix.
 #[track_caller]
 pub(in crate::ops) fn determinants(
     order: HostOrder<'_>,
@@ -272,7 +276,7 @@ pub(in crate::ops) fn determinants(
     made_of_each(order, a, (1, &shape, 1), loops_of(a.dtype).determinant)
 }
 
-/// Returns the lower Cholesky factors of the matrices of `a`.
+/// Returns the lower Cholesky factors of the matrices of `a`, and a status for each matrix.
 #[track_caller]
 pub(in crate::ops) fn cholesky_factors(
     order: HostOrder<'_>,
@@ -281,7 +285,7 @@ pub(in crate::ops) fn cholesky_factors(
     of_each(order, a, 1, loops_of(a.dtype).cholesky)
 }
 
-/// Like [`made_of_each`], for matrices in the shape of `a`.
+/// Calls [`made_of_each`] for results of the shape of `a`.
 #[track_caller]
 fn of_each(
     order: HostOrder<'_>,
@@ -294,9 +298,8 @@ fn of_each(
 }
 
 /// Computes `each` elements from each square matrix of `a` by `write`, and returns these elements
-/// in `shape`. `write` gets the columns of a matrix, which it overwrites, and the elements of the
-/// result, which are zero before. Its other arguments are the number of rows and the number of
-/// threads.
+/// in `shape`. `write` receives the columns of a matrix, which it may overwrite, and `each` zeros
+/// for the result. The other arguments of `write` are the number of rows and the number of threads.
 #[track_caller]
 fn made_of_each(
     order: HostOrder<'_>,
@@ -307,16 +310,17 @@ fn made_of_each(
     let matrices = Matrices::of(a.layout, cubes);
     let n = matrices.rows;
     let (_columns, columns) = columns_of(order, a, n * n)?;
-    // SAFETY: each part of the launch is written whole.
+    // SAFETY: the launch fills each part with zeros before `write` receives it.
     let (made, output) = unsafe { new_parts(order, shape, a.dtype, each) }?;
     let status = matrices.launch(order, move |number, threads| {
-        // SAFETY: as in `solved`.
+        // SAFETY: the memory is alive during a launch, and the ranges of a launch do not overlap.
+        // The stream is ordered after the launch of the copy.
         unsafe { write([columns.part(number), output.zeros(number)], n, threads) }
     })?;
     Ok((made, status))
 }
 
-/// Returns the QR factors of the matrices of `a`, of these shapes.
+/// Returns the QR factors of the matrices of `a`, with the shapes `of_q` and `of_r`.
 #[track_caller]
 pub(in crate::ops) fn qr_factors(
     order: HostOrder<'_>,
@@ -328,13 +332,14 @@ pub(in crate::ops) fn qr_factors(
     let Matrices { rows, columns, .. } = matrices;
     let size = rows.min(columns);
     let (_turned, turned) = columns_of(order, a, rows * columns)?;
-    // SAFETY: each matrix of the launch is written whole.
+    // SAFETY: the launch fills each part with zeros before `factor` receives it.
     let (q, to_q) = unsafe { new_parts(order, of_q, a.dtype, rows * size) }?;
-    // SAFETY: as above.
+    // SAFETY: the launch fills each part with zeros before `factor` receives it.
     let (r, to_r) = unsafe { new_parts(order, of_r, a.dtype, size * columns) }?;
     let factor = loops_of(a.dtype).qr;
     let status = matrices.launch(order, move |number, threads| {
-        // SAFETY: as in `solved`.
+        // SAFETY: the memory is alive during a launch, and the ranges of a launch do not overlap.
+        // The stream is ordered after the launch of the copy.
         unsafe {
             let parts = [turned.part(number), to_q.zeros(number), to_r.zeros(number)];
             factor(parts, [rows, columns], threads)
@@ -343,8 +348,8 @@ pub(in crate::ops) fn qr_factors(
     Ok(([q, r], Some(status)))
 }
 
-/// Returns the singular values of the matrices of `a` as arrays of these shapes. If the vectors are
-/// `wanted`, returns them too.
+/// Returns the singular values of the matrices of `a`, and a status for each matrix. If `wanted`,
+/// also returns the singular vectors. The three shapes are the shapes of the results.
 #[track_caller]
 pub(in crate::ops) fn singular_values(
     order: HostOrder<'_>,
@@ -357,13 +362,13 @@ pub(in crate::ops) fn singular_values(
     let size = rows.min(columns);
     let a = rows_of(order, a)?;
     let from = MatrixParts::of_rows(&a, rows * columns);
-    // SAFETY: each matrix of the launch is written whole, here and below.
+    // SAFETY: the launch fills each part with zeros before `factor` receives it.
     let (values, to_values) = unsafe { new_parts(order, of_values, a.dtype, size) }?;
     let mut vectors = None;
     if wanted {
-        // SAFETY: as above.
+        // SAFETY: the launch fills each part with zeros before `factor` receives it.
         let u = unsafe { new_parts(order, of_u, a.dtype, rows * size) }?;
-        // SAFETY: as above.
+        // SAFETY: the launch fills each part with zeros before `factor` receives it.
         let vt = unsafe { new_parts(order, of_vt, a.dtype, size * columns) }?;
         vectors = Some([u, vt]);
     }
@@ -372,7 +377,8 @@ pub(in crate::ops) fn singular_values(
         .map(|both| both.each_ref().map(|own| own.1));
     let factor = loops_of(a.dtype).svd;
     let status = matrices.launch(order, move |number, threads| {
-        // SAFETY: as in `solved`. The stream is ordered after the writes to the operand.
+        // SAFETY: the memory is alive during a launch, and the ranges of a launch do not overlap.
+        // The stream is ordered after the writes to the operand.
         unsafe {
             let vectors = outputs.map(|both| both.map(|own| own.zeros(number)));
             let parts = [from.part(number), to_values.zeros(number)];
@@ -383,8 +389,8 @@ pub(in crate::ops) fn singular_values(
     Ok(((values, vectors), status))
 }
 
-/// Returns the eigenvalues of the symmetric matrices of `a`, as an array of this shape. If the
-/// vectors are `wanted`, returns them too.
+/// Returns the eigenvalues of the symmetric matrices of `a`, as an array of `of_values`, and a
+/// status for each matrix. If `wanted`, also returns the eigenvectors.
 #[track_caller]
 pub(in crate::ops) fn eigenvalues(
     order: HostOrder<'_>,
@@ -396,17 +402,18 @@ pub(in crate::ops) fn eigenvalues(
     let n = matrices.rows;
     let a = rows_of(order, a)?;
     let from = MatrixParts::of_rows(&a, n * n);
-    // SAFETY: each matrix of the launch is written whole, here and below.
+    // SAFETY: the launch fills each part with zeros before `factor` receives it.
     let (values, to_values) = unsafe { new_parts(order, of_values, a.dtype, n) }?;
     let mut vectors = None;
     if wanted {
-        // SAFETY: as above.
+        // SAFETY: the launch fills each part with zeros before `factor` receives it.
         vectors = Some(unsafe { new_parts(order, a.shape(), a.dtype, n * n) }?);
     }
     let output = vectors.as_ref().map(|(_, output)| *output);
     let factor = loops_of(a.dtype).eigh;
     let status = matrices.launch(order, move |number, threads| {
-        // SAFETY: as in `singular_values`.
+        // SAFETY: the memory is alive during a launch, and the ranges of a launch do not overlap.
+        // The stream is ordered after the writes to the operand.
         unsafe {
             let vectors = output.map(|own| own.zeros(number));
             let parts = [from.part(number), to_values.zeros(number)];

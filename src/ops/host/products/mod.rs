@@ -1,21 +1,21 @@
 //! Products of matrices in the host's memory.
 //!
-//! The algorithm of a product depends only on its type and on the layouts of its operands. So its
-//! bits are equal on every run and for any number of threads. If one operand is a vector, the
-//! algorithm sums along rows or columns ([`vectors`](cachescope_kernels::products::vectors)). Many
-//! small products are computed one after another ([`tiny`](cachescope_kernels::products::tiny)). A
-//! few rows times a transposed matrix are computed as dot products
-//! ([`dots`](cachescope_kernels::products::dots)). Other products of `f32` and `f64` use the `gemm`
-//! crate ([`packed`](cachescope_kernels::products::packed)). Shorter floats use `gemm` by way of
-//! `f32` ([`widened`](cachescope_kernels::products::widened)). Complex numbers use `gemm` for their
-//! real and imaginary parts ([`complex`](cachescope_kernels::products::complex)). Integers and
-//! small complex matrices are multiplied in blocks
-//! ([`blocks`](cachescope_kernels::products::blocks)).
+//! The algorithm of a product depends only on its type and on the layouts of its operands. So the
+//! bits of a product are equal on every run and for any number of threads. If one operand is a
+//! vector, the algorithm sums along rows or columns
+//! ([`vectors`](cachescope_kernels::products::vectors)). Many small products are computed one after
+//! another ([`tiny`](cachescope_kernels::products::tiny)). A few rows times a transposed matrix are
+//! computed as dot products ([`dots`](cachescope_kernels::products::dots)). Other products of `f32`
+//! and `f64` use the `gemm` crate ([`packed`](cachescope_kernels::products::packed)). Shorter
+//! floats are converted to `f32` for `gemm` ([`widened`](cachescope_kernels::products::widened)).
+//! Complex numbers use `gemm` for their real and imaginary parts
+//! ([`complex`](cachescope_kernels::products::complex)). Integers and small complex matrices are
+//! multiplied in blocks ([`blocks`](cachescope_kernels::products::blocks)).
 //!
-//! The crate `gemm` would divide a product by rayon's iterators, which move the work to the pool.
-//! So products are cut into parts here, for threads to share. The parts are of rows, or of columns
-//! if there are few rows. They are so large that the order in which `gemm` adds terms depends on
-//! the inner length alone. So the bits do not depend on the number of threads.
+//! The crate `gemm` would divide a product with rayon's iterators, which move the work to the pool.
+//! So this module cuts products into parts, which threads share. A part has rows, or columns if
+//! there are few rows. Parts are so large that the order in which `gemm` adds terms depends on the
+//! inner length alone. So the bits of a product do not depend on the number of threads.
 
 use std::ops::Range;
 
@@ -45,9 +45,8 @@ pub(in crate::ops) fn multiply(
     write_products(order, Products::new(pairs, [left, right]), shape)
 }
 
-/// Returns the products of each left matrix and the right matrix of equal number, as an array of
-/// `shape`. The shape has as many elements as the products. The last two axes of a layout are the
-/// axes of a matrix.
+/// Returns the products of pairs of matrices, as an array of `shape`. The shape has as many
+/// elements as the products. The last two axes of a layout are the axes of a matrix.
 #[track_caller]
 pub(in crate::ops) fn multiply_stacks(
     order: HostOrder<'_>,
@@ -58,8 +57,8 @@ pub(in crate::ops) fn multiply_stacks(
     write_products(order, Products::of_stacks(lefts, rights), shape)
 }
 
-/// Like [`multiply_stacks`], but adds the products of `f16` or `bf16` to the elements of `place`.
-/// These are of the operands' type or of `f32`, and nobody else uses them.
+/// Adds the products of `f16` or `bf16` to the elements of `place`, like [`multiply_stacks`].
+/// `place` has the operands' type or `f32`. Nothing else may use the elements of `place`.
 #[track_caller]
 pub(in crate::ops) fn add_stacks(
     order: HostOrder<'_>,
@@ -73,7 +72,8 @@ pub(in crate::ops) fn add_stacks(
     Ok(())
 }
 
-/// Writes the product of two matrices to `place`, whose elements nobody else uses.
+/// Writes the product of two matrices to `place`, and returns `true`. Nothing else may use the
+/// elements of `place`.
 #[track_caller]
 pub(in crate::ops) fn multiply_into(
     order: HostOrder<'_>,
@@ -99,7 +99,7 @@ fn write_products(order: HostOrder<'_>, products: Products, shape: &Shape) -> Re
     );
     let write = |output: Untyped| launch_products(order, &products, output);
     // SAFETY: the ranges of a launch cover all jobs, and `launch_products` writes all elements of
-    // each.
+    // each job.
     unsafe { computed_any(order.device, shape, products.result, write) }
 }
 
@@ -109,9 +109,8 @@ fn launch_products(order: HostOrder<'_>, products: &Products, output: Untyped) {
         products.work(),
         (products, &output),
         |products, output, range| {
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-            // stream is ordered after the writes of other streams. So while a launch on it runs,
-            // the operands are alive and not written to.
+            // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+            // overlap. The stream is ordered after the writes of other streams to the operands.
             unsafe { products.write(range, output) };
         },
     );
@@ -127,18 +126,17 @@ struct Products {
     result: DType,
     /// `true` if the products are added to values in memory.
     is_begun: bool,
-    /// The loops for the operands' type.
     loops: &'static ProductLoops,
     algorithm: Algorithm,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Algorithm {
-    /// All zeros, because there is nothing to sum.
+    /// Zeros, because the inner length is 0.
     Zeros,
     /// Many small products one after another.
     Tiny,
-    /// The right operand is a vector.
+    /// Sums along rows or columns, because the right operand is a vector.
     Vector,
     /// Dot products of rows and columns.
     Dots,
@@ -146,7 +144,7 @@ enum Algorithm {
     Packed,
     /// The crate `gemm`, applied to the real and imaginary parts of complex numbers.
     Complex,
-    /// The crate `gemm` by way of `f32`.
+    /// The crate `gemm`, with operands that are converted to `f32`.
     Widened,
     /// Blocks of the result.
     Blocks,
@@ -161,7 +159,7 @@ impl Products {
             pairs = pairs.transposed();
         }
         let (rows, inner, columns) = pairs.lengths();
-        // Operands that are broadcast may be longer than any memory.
+        // Broadcast operands may have more elements than any memory.
         let steps = (rows * columns).saturating_mul(inner);
         let algorithm = if inner == 0 {
             Algorithm::Zeros
@@ -189,7 +187,7 @@ impl Products {
         }
     }
 
-    /// Pairs the matrices of equal number. The last two axes of a layout are a matrix.
+    /// Pairs the matrices of two stacks by index. The last two axes of a layout are a matrix.
     fn of_stacks(lefts: (&AnyArray, &Layout), rights: (&AnyArray, &Layout)) -> Self {
         let ((left, left_places), (right, right_places)) = (stack(lefts), stack(rights));
         assert_eq!(left_places.len(), right_places.len(), "the numbers differ");
@@ -223,8 +221,8 @@ impl Products {
     }
 
     /// Returns the number of rows of a product that one job computes. It is limited so that there
-    /// are jobs for many threads. It does not depend on the number of threads, so neither do
-    /// results.
+    /// are jobs for many threads. It does not depend on the number of threads, so that results do
+    /// not depend on the number of threads.
     fn job_rows(&self) -> usize {
         match self.algorithm {
             Algorithm::Vector => vectors::HEIGHT,
@@ -238,7 +236,7 @@ impl Products {
         }
     }
 
-    /// Returns the number of jobs of one product, which has rows.
+    /// Returns the number of jobs of one product. The product has at least one row.
     fn jobs_each(&self) -> usize {
         match self.parts() {
             Some(parts) => parts.count,
@@ -256,7 +254,7 @@ impl Products {
     }
 
     /// Returns the work of all jobs. In the time of reading one byte, a thread adds about eight
-    /// products of floats or half a product of integers.
+    /// products of floats, or half a product of integers.
     fn work(&self) -> Work {
         let (rows, inner, columns) = self.pairs.lengths();
         let jobs = self.pairs.count() * self.jobs_each();
@@ -267,7 +265,8 @@ impl Products {
             Algorithm::Tiny | Algorithm::Vector => {
                 Work::of_bytes(jobs, steps.saturating_mul(self.dtype.size_bytes()))
             }
-            // Each call of `gemm` packs the matrix that its parts share.
+            // Each call of `gemm` packs the matrix that all parts share, so that each thread makes
+            // one call.
             Algorithm::Dots | Algorithm::Packed | Algorithm::Complex => {
                 let bytes = steps / if self.dtype.is_complex() { 2 } else { 8 };
                 let parts = self.parts().map_or(1, |parts| parts.count);
@@ -278,38 +277,38 @@ impl Products {
         }
     }
 
-    /// Does the jobs of the numbers in `range`.
+    /// Runs the jobs with the indices `range`.
     ///
     /// # Safety
     ///
     /// The memory of the operands must be alive and not written to. The memory of the output must
-    /// be alive, and nobody else may hold the part that is written.
+    /// be alive, and nothing else may access the written part.
     unsafe fn write(&self, range: Range<usize>, output: &Untyped) {
         let (all_rows, _, columns) = self.pairs.lengths();
         let (jobs_each, job_rows) = (self.jobs_each(), self.job_rows());
         if self.algorithm == Algorithm::Tiny {
             let out = output.part(self.dtype, range.start * all_rows * columns);
-            // SAFETY: a job is a product, and the caller keeps this contract.
+            // SAFETY: by this function's contract. A job is a product.
             return unsafe { (self.loops.tiny)(&self.pairs, range, out) };
         }
         if let Some(parts) = self.parts() {
-            // SAFETY: the caller keeps this contract.
+            // SAFETY: by this function's contract.
             return unsafe { self.write_parts(parts, range, output) };
         }
         for job in range {
             let (index, block) = (job / jobs_each, job % jobs_each);
             let rows = block * job_rows..all_rows.min((block + 1) * job_rows);
             let first = (index * all_rows + rows.start) * columns;
-            // SAFETY: the caller keeps this contract.
+            // SAFETY: by this function's contract.
             unsafe { self.write_rows(index, rows, output.part(self.result, first)) };
         }
     }
 
-    /// Writes parts of products. Parts of one product that follow each other are written together.
+    /// Writes parts of products. Consecutive parts of one product are written together.
     ///
     /// # Safety
     ///
-    /// As for [`write`](Self::write).
+    /// The contract of [`write`](Self::write) applies.
     unsafe fn write_parts(&self, parts: ProductParts, range: Range<usize>, output: &Untyped) {
         let (all_rows, _, all_columns) = self.pairs.lengths();
         let mut job = range.start;
@@ -324,24 +323,25 @@ impl Products {
                 first: output.part(self.dtype, first).cast(),
                 row_stride: all_columns,
             };
-            // SAFETY: the part of the output is this job's alone, and the caller keeps the rest.
+            // SAFETY: only this job writes the part of the output. This function's contract covers
+            // the operands.
             unsafe { self.write_part(index, [rows, columns], place) };
         }
     }
 
-    /// Writes the product of some rows of a pair from `out` on, row by row.
+    /// Writes the rows `rows` of the product of the pair `index`, from `out` on.
     ///
     /// # Safety
     ///
-    /// The memory of both matrices must be alive and not written to. There must be room for the
-    /// rows, and nobody else may hold them.
+    /// The memory of both matrices must be alive and not written to. `out` must have space for the
+    /// rows, and nothing else may access this space.
     unsafe fn write_rows(&self, index: usize, rows: Range<usize>, out: *mut u8) {
         let (_, _, columns) = self.pairs.lengths();
-        // SAFETY: `new` selected loops for the type, and the caller keeps the rest.
+        // SAFETY: by this function's contract. `new` selected the loops for the type.
         unsafe {
             match self.algorithm {
                 Algorithm::Tiny => unreachable!("these are not written by rows"),
-                // A number of zero bytes is zero.
+                // Zero bytes represent the number 0.
                 Algorithm::Zeros => {
                     out.write_bytes(0, rows.len() * columns * self.dtype.size_bytes());
                 }
@@ -361,7 +361,7 @@ impl Products {
         }
     }
 
-    /// Returns rows of the products from `first` on.
+    /// Returns the memory of rows of the products, from `first` on.
     fn at(&self, first: *mut u8) -> ProductRows {
         ProductRows {
             first,
@@ -374,15 +374,15 @@ impl Products {
     ///
     /// # Safety
     ///
-    /// The memory of both matrices must be alive and not written to. The place must have room for
-    /// the product, and nobody else may hold it.
+    /// The memory of both matrices must be alive and not written to. `place` must have space for
+    /// the part, and nothing else may access this space.
     unsafe fn write_part(&self, index: usize, part: [Range<usize>; 2], place: ProductPlace<u8>) {
         let write = match self.algorithm {
             Algorithm::Dots => self.loops.dots,
             _ => self.loops.packed,
         };
         let write = write.expect("the type has it");
-        // SAFETY: `new` selected loops for the type, and the caller keeps the rest.
+        // SAFETY: by this function's contract. `new` selected the loops for the type.
         unsafe { write(&self.pairs, index, part, place) };
     }
 }
@@ -390,8 +390,8 @@ impl Products {
 /// The parts of a product that threads share: rows, or columns if there are few rows.
 ///
 /// The crate `gemm` adds the terms of an element in an order that depends on the inner length. In
-/// small products, it uses another order. So parts are large enough that an element does not depend
-/// on them.
+/// small products, it uses another order. So parts are large enough that elements do not depend on
+/// the division into parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ProductParts {
     count: usize,
@@ -401,14 +401,14 @@ struct ProductParts {
 impl ProductParts {
     /// The minimum number of multiplications of a product with parts.
     const SHARED: usize = 1 << 22;
-    /// The minimum length of a part, and the minimum length of a part's other side.
+    /// The minimum length of a part along the divided axis, and along the other axis.
     const LEAST: usize = 32;
     const LEAST_OTHER: usize = 65;
     /// The maximum number of parts.
     const MOST: usize = 64;
 
-    /// Returns the parts of a product, of columns. The elements of this product do not depend on
-    /// its parts.
+    /// Returns parts of columns, for an algorithm whose elements do not depend on the division into
+    /// parts.
     fn of_columns((rows, inner, columns): (usize, usize, usize)) -> Option<Self> {
         let is_long = (rows * columns).saturating_mul(inner) >= Self::SHARED;
         let count = (columns / Self::LEAST).min(Self::MOST);
@@ -424,13 +424,14 @@ impl ProductParts {
             false => 0,
         };
         let [by_rows, by_columns] = [count(rows, columns), count(columns, rows)];
-        // A part that consists of whole rows is contiguous. A few of these parts are enough.
+        // Parts of rows are contiguous, so that four of them are preferred to more parts of
+        // columns.
         let of_rows = by_rows >= by_columns.min(4);
         let count = if of_rows { by_rows } else { by_columns };
         (is_long && count > 1).then_some(Self { count, of_rows })
     }
 
-    /// Returns the rows and the columns of the parts `numbers`.
+    /// Returns the rows and the columns of the parts with the indices `numbers`.
     fn place(self, numbers: Range<usize>, lengths: [usize; 2]) -> (Range<usize>, Range<usize>) {
         let [rows, columns] = lengths;
         let cut =
@@ -442,7 +443,8 @@ impl ProductParts {
     }
 }
 
-/// Returns the elements of an array of one or two axes; a vector's other axis is `axis`.
+/// Returns an array of one or two axes as a matrix. A vector becomes a matrix of length 1 along
+/// `axis`.
 fn matrix_of(array: &AnyArray, axis: usize) -> AnyMatrix {
     let layout = &array.layout;
     let (dims, strides) = match (layout.dims(), layout.strides(), axis) {
@@ -455,13 +457,13 @@ fn matrix_of(array: &AnyArray, axis: usize) -> AnyMatrix {
     AnyMatrix::new(base(array).wrapping_add(offset_bytes), dims, strides)
 }
 
-/// Returns the address that the offsets of an array's layouts count from.
+/// Returns the address of an array's memory, from which the offsets of its layouts count.
 fn base(array: &AnyArray) -> *const u8 {
     host_pointer(DevicePtr(array.buffer.address()))
 }
 
-/// Returns a matrix at the beginning of an array's memory, and the layout of the matrices' offsets
-/// from it. The last two axes of `layout` are the axes of a matrix.
+/// Returns a matrix at the beginning of an array's memory, and the layout of the offsets of all
+/// matrices. The last two axes of `layout` are the axes of a matrix.
 fn stack((array, layout): (&AnyArray, &Layout)) -> (AnyMatrix, Layout) {
     let within = layout
         .bounds()

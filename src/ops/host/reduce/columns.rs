@@ -1,4 +1,4 @@
-//! Reductions of elements that are not contiguous, several outputs side by side.
+//! Reductions of elements that are not contiguous, for several adjacent outputs at once.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -10,29 +10,30 @@ use crate::ops::host::blocked::{BLOCK, Blocks, RUN};
 use cachescope_kernels::reduce::leaves::{BLOCK_ROWS, Columns};
 use cachescope_kernels::reduce::loops::{MOST_UNITS, Scratch};
 
-/// The maximum number of outputs that are computed side by side. It is large, so that long parts of
-/// rows are read at once.
+/// The maximum number of adjacent outputs that are computed together. It is large, so that long
+/// parts of rows are read at once.
 const WIDTH: usize = BLOCK;
 
-/// Returns the minimum number of `inner` outputs side by side that stay on one thread. A block is
-/// as wide as these outputs. The overhead of a narrow block exceeds its computation. Narrow parts
-/// of many long rows cost more too, because each row is on another page. If there are fewer outputs
-/// than `WIDTH`, the rows are shared among threads instead.
+/// Returns the minimum number of adjacent outputs that stay on one thread, if `inner` outputs are
+/// adjacent. A block is as wide as these outputs. The overhead of a narrow block exceeds its
+/// computation. Narrow parts of many long rows are also slow, because each row is on another page.
+/// If there are fewer outputs than `WIDTH`, threads share the rows instead.
 pub(super) fn together(inner: usize) -> usize {
     if inner < WIDTH { RUN } else { WIDTH }
 }
 
 impl ReductionJob<'_> {
-    /// Reduces elements that are not contiguous, several outputs side by side.
+    /// Reduces elements that are not contiguous, for several adjacent outputs at once.
     pub(super) fn columns(&self) {
         let Lanes { length, inner, .. } = self.lanes;
-        // Results must not depend on the number of outputs of a thread, so `rows` must not depend
-        // on it. Many outputs are enough work for all threads.
+        // Results must not depend on the number of outputs of a thread, so `rows` does not depend
+        // on this number. If there are many outputs, they are enough work for all threads.
         let rows = (CHUNK / inner.min(RUN)).next_multiple_of(BLOCK_ROWS);
         if length > rows && inner < WIDTH {
             return self.long_columns(rows);
         }
-        // Small frames first, because the compiler probes each page of a large frame.
+        // The smallest sufficient frame is used, because the compiler probes each page of a large
+        // frame.
         let width = self.count.min(WIDTH);
         let of_partials = units(width * self.loops.partial_bytes);
         match of_partials + units(width * self.loops.total_bytes) {
@@ -42,7 +43,7 @@ impl ReductionJob<'_> {
         }
     }
 
-    /// Reduces all rows of each output at once, with scratch memory of `UNITS`.
+    /// Reduces all rows of each output at once, with scratch memory of `UNITS` units.
     #[inline(never)]
     fn short_columns_in<const UNITS: usize>(&self, of_partials: usize) {
         let mut scratch = [const { MaybeUninit::uninit() }; UNITS];
@@ -58,7 +59,8 @@ impl ReductionJob<'_> {
         totals: &mut Scratch,
     ) {
         let Lanes { length, inner, .. } = self.lanes;
-        // The runs that are read at once. Their elements are consecutive.
+        // The maximum number of runs that are read at once. The elements of these runs are
+        // consecutive.
         let most_runs = match elements.is_in_memory() {
             true => WIDTH / inner.min(WIDTH),
             false => BLOCK / length.saturating_mul(inner).min(BLOCK),
@@ -121,7 +123,7 @@ impl ReductionJob<'_> {
         }
     }
 
-    /// Writes the totals of outputs side by side.
+    /// Writes the totals of adjacent outputs.
     fn total_columns(
         &self,
         elements: &mut Blocks<'_, '_>,
@@ -158,20 +160,20 @@ impl ReductionJob<'_> {
                 all: rows.clone(),
                 runs,
             };
-            // SAFETY: `address` has returned the address of all elements of the rows. The elements
-            // are of the loop's type, by the invariant of `ReductionJob`. There is room for the
-            // partial results and the totals, as asserted. The loop has reduced the earlier rows to
-            // these partial results and totals. The rows of several runs are read at once, as
-            // asserted.
+            // SAFETY: `address` has returned the address of all elements of the rows. By the
+            // invariant of `ReductionJob`, the elements are of the loop's type. There is space for
+            // the partial results and the totals, as asserted. The loop has reduced the earlier
+            // rows to these partial results and totals. The rows of several runs are read at once,
+            // as asserted.
             unsafe { (self.leaves.columns)(&columns, partials, totals) };
             row = end;
         }
     }
 }
 
-/// Outputs side by side, in one or several runs of all columns, and the rows to reduce.
+/// Adjacent outputs, in one or several runs of all columns, and the rows to reduce.
 struct Side {
-    /// The number of the first output's first element.
+    /// The index of the first output's first element.
     start: usize,
     /// The number of outputs of a run.
     width: usize,

@@ -21,8 +21,8 @@ use crate::ops::order::HostOrder;
 use cachescope_kernels::reduce::loops::{LeafLoops, ReductionLoops, Scratch};
 
 /// The maximum number of elements that are reduced one after another. Longer reductions are split
-/// into chunks. The totals of chunks are merged two by two, by several threads if the pool has
-/// them.
+/// into chunks. The totals of chunks are merged two by two. If the pool has several threads, they
+/// share the chunks.
 const CHUNK: usize = 1 << 16;
 
 /// Reduces `graph` along the lanes of `plan`, by loops for elements of its type.
@@ -38,8 +38,8 @@ pub(in crate::ops) fn reduce(
     reduce_source(order, loops, elements, (plan.lanes, &plan.outputs))
 }
 
-/// Like [`reduce`], for an array whose elements are contiguous, with the lanes in the order of the
-/// elements. This array needs no program.
+/// Like [`reduce`], for an array whose elements are contiguous. The lanes are in the order of the
+/// elements. The array needs no program.
 #[inline]
 #[track_caller]
 pub(in crate::ops) fn reduce_contiguous(
@@ -54,8 +54,8 @@ pub(in crate::ops) fn reduce_contiguous(
     reduce_source(order, loops, elements, (lanes, outputs))
 }
 
-/// Reduces the elements of a source, each of which reads `bytes_each`. Inlined, because a call
-/// would take 3 % of the time of a small sum.
+/// Reduces the elements of a source. Each element reads `bytes_each` bytes. This function is
+/// inlined, because a call would take 3 % of the time of a small sum.
 #[inline(always)]
 #[track_caller]
 fn reduce_source<R>(
@@ -83,10 +83,10 @@ where
         work,
         (elements, &writes),
         |elements, &(loops, to, lanes), range| {
-            // SAFETY: the loops were made for elements of the source's type. The memory is alive
-            // while a launch runs, and its ranges do not overlap. The stream is ordered after the
-            // writes of other streams, so a launch on it may read the operands. The output is new,
-            // so it is not part of the operands. It has room for the results.
+            // SAFETY: the loops are for elements of the source's type. The memory is alive during a
+            // launch, and the ranges of a launch do not overlap. The stream is ordered after the
+            // writes of other streams, so the operands may be read. The output is new, so it does
+            // not overlap the operands. It has space for the results.
             unsafe { reduce_range(loops, elements.into(), lanes, to, range) };
         },
     );
@@ -96,32 +96,32 @@ where
 #[derive(Clone, Copy)]
 struct FirstOutput(*mut u8);
 
-// SAFETY: an address, which only unsafe functions dereference.
+// SAFETY: only unsafe functions dereference the address.
 unsafe impl Send for FirstOutput {}
-// SAFETY: as above.
+// SAFETY: only unsafe functions dereference the address.
 unsafe impl Sync for FirstOutput {}
 
-/// The outputs that one thread computes, and the data that it needs for the outputs.
+/// The outputs that one thread computes, and the inputs of the computation.
 ///
-/// Invariants: the loops are for elements of the source's type. There is room for `count` results
-/// from `to` on, which nobody else reads or writes.
+/// Invariants: the loops are for elements of the source's type. From `to` on, there is space for
+/// `count` results, which nothing else reads or writes.
 struct ReductionJob<'a> {
     loops: &'a ReductionLoops,
     leaves: &'a LeafLoops,
     elements: Readable<'a>,
     lanes: Lanes,
-    /// The number of the first output.
+    /// The index of the first output.
     first: usize,
     to: FirstOutput,
     count: usize,
 }
 
-/// Writes the outputs of the numbers in `range`; the output 0 is at `to`.
+/// Writes the outputs with the indices `range`. Output 0 is at `to`.
 ///
 /// # Safety
 ///
 /// The loops must be for elements of the source's type. The source's operands must be alive and not
-/// written to. There must be room for the results, which nobody else reads or writes.
+/// written to. There must be space for the results, which nothing else reads or writes.
 unsafe fn reduce_range(
     loops: &ReductionLoops,
     source: BlockSource<'_>,
@@ -148,17 +148,17 @@ unsafe fn reduce_range(
 }
 
 impl ReductionJob<'_> {
-    /// Writes the results for no elements.
+    /// Writes the results of empty lanes.
     #[cold]
     fn nothing(&self) {
         let nothing = (self.loops.nothing)().expect("no elements to reduce");
         let bytes = self.loops.output_bytes;
-        // SAFETY: there is room for the results, by the invariant. Blocks are aligned for every
-        // element.
+        // SAFETY: by the invariant of `ReductionJob`, there is space for the results. Memory blocks
+        // are aligned for every element type.
         unsafe { repeat(nothing, bytes, self.to.0, self.count) };
     }
 
-    /// Writes the results of `count` totals to the outputs from number `start` on.
+    /// Writes the results of `count` totals to the outputs from the index `start` on.
     ///
     /// # Safety
     ///
@@ -167,8 +167,8 @@ impl ReductionJob<'_> {
     unsafe fn finish(&self, totals: &Scratch, start: usize, count: usize) {
         assert!(start + count <= self.count);
         let to = self.to.0.wrapping_add(start * self.loops.output_bytes);
-        // SAFETY: there is room for the results, by the invariant and as asserted. The totals were
-        // written, by this function's contract.
+        // SAFETY: by the invariant of `ReductionJob` and the assertion, there is space for the
+        // results. By this function's contract, the totals were written.
         unsafe { (self.leaves.finish)(totals, self.lanes.length, to, count) };
     }
 }

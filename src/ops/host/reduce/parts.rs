@@ -1,4 +1,5 @@
-//! Totals of long lanes. Threads share the parts of a lane, whose totals are merged two by two.
+//! Totals of long lanes. Threads share the parts of a lane. The totals of the parts are merged two
+//! by two.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -9,8 +10,8 @@ use cachescope_kernels::reduce::loops::Scratch;
 /// The maximum number of parts whose totals are in memory at once.
 const PARTS: usize = 1024;
 
-/// The parts of `0..length`, of at most `chunk` each. The ends of the parts depend only on `length`
-/// and `chunk`.
+/// The division of `0..length` into parts of at most `chunk` indices. The ends of the parts depend
+/// only on `length` and `chunk`.
 pub(super) struct Parts<'a> {
     pub(super) length: usize,
     pub(super) chunk: usize,
@@ -24,7 +25,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Writes the totals of all parts, merged two by two, to all of `totals`.
+    /// Computes the totals of all parts, merges them two by two, and writes the result to `totals`.
     pub(super) fn merged(&self, totals: &mut Scratch) {
         self.merged_range(0..self.length.div_ceil(self.chunk), totals);
     }

@@ -10,7 +10,7 @@ use cachescope_kernels::reduce::ACCUMULATORS;
 use cachescope_kernels::reduce::leaves::Rows;
 use cachescope_kernels::reduce::loops::{MOST_UNITS, Scratch};
 
-/// The maximum number of rows that are always reduced at once. For this number of totals, the
+/// The maximum number of rows that are always reduced at once. With this number of totals, the
 /// compiler does not have to probe the stack.
 const FEW: usize = 64;
 
@@ -25,7 +25,7 @@ impl ReductionJob<'_> {
             .read(&mut |elements| self.short_rows(elements, &mut totals));
     }
 
-    /// Reduces rows of one chunk.
+    /// Reduces rows that fit one chunk.
     fn short_rows(&self, elements: &mut Blocks<'_, '_>, totals: &mut Scratch) {
         let length = self.lanes.length;
         let mut together = self.count;
@@ -35,7 +35,7 @@ impl ReductionJob<'_> {
         }
         let in_blocks = !elements.is_in_memory();
         if in_blocks {
-            // At least one row, which may be longer than a block.
+            // `together` is at least 1, even if a row is longer than a block.
             together = together.min((BLOCK / length).max(1));
         }
         let mut done = 0;
@@ -49,7 +49,7 @@ impl ReductionJob<'_> {
                 // SAFETY: the rows do not continue earlier elements.
                 unsafe { self.total_rows(elements, rows, (0, false), totals) };
             }
-            // SAFETY: each of the rows has written its total.
+            // SAFETY: the total of each of these rows was written.
             unsafe { self.finish(totals, done, count) };
             done += count;
         }
@@ -81,7 +81,7 @@ impl ReductionJob<'_> {
         }
     }
 
-    /// Writes the total of the elements of `range`, a row or a part of one. The first element has
+    /// Writes the total of the elements of `range`, a row or a part of a row. The first element has
     /// the index `first` in its row.
     #[inline(never)]
     fn total_row(
@@ -98,19 +98,19 @@ impl ReductionJob<'_> {
         for start in range.clone().step_by(at_once) {
             let row = (start, 1, at_once.min(range.end - start));
             let (first, continues) = (first + (start - range.start), start > range.start);
-            // SAFETY: the total of the elements before was written.
+            // SAFETY: the total of the earlier elements was written.
             unsafe { self.total_rows(elements, row, (first, continues), total) };
         }
     }
 
-    /// Writes the totals of `count` rows of `length` elements. The first element of the first row
-    /// has number `start`. The first element of each row has number `first` in its output. The
-    /// elements are in memory, or fit a block.
+    /// Writes the totals of `count` rows of `length` elements. The first row begins at the element
+    /// `start`. In its output, the first element of each row has the index `first`. The elements
+    /// are in memory, or fit a block.
     ///
     /// # Safety
     ///
     /// If the rows continue earlier elements, there must be one row, and `totals` must have the
-    /// total of the elements before it.
+    /// total of the earlier elements.
     #[inline(always)]
     unsafe fn total_rows(
         &self,
@@ -127,9 +127,9 @@ impl ReductionJob<'_> {
             first,
             continues,
         };
-        // SAFETY: `address` has returned the address of all elements of the rows. The elements are
-        // of the loop's type, by the invariant of `ReductionJob`. There are elements, and there is
-        // room for the totals, as asserted. The rest is this function's contract.
+        // SAFETY: `address` has returned the address of all elements of the rows. By the invariant
+        // of `ReductionJob`, the elements are of the loop's type. There are elements, and there is
+        // space for the totals, as asserted. This function's contract covers the earlier totals.
         unsafe { (self.leaves.rows)(&rows, totals) };
     }
 }

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::ops::descriptors::pairs;
 use crate::ops::order::HostOrder;
 
-/// The maximum memory in bytes that the rows of several lanes may take together in one launch.
+/// The maximum total memory of the rows of several lanes in one launch, in bytes.
 const SPACE_BYTES: usize = 16 << 20;
 
 /// The cost of sorting, in passes over the elements.
@@ -43,9 +43,9 @@ pub(in crate::ops) fn sorted(
     along(order, (loops, kernel), (array, at), array.shape(), task)
 }
 
-/// Returns the positions of the elements along the axis `at` of `array` in sorted order; equal
-/// elements keep their order. The number of positions in the result is the length of this axis of
-/// `shape`.
+/// Returns the positions of the elements along the axis `at` of `array`, in sorted order. Equal
+/// elements keep their order. If `shape` is shorter along this axis, returns only the first
+/// positions.
 #[track_caller]
 pub(in crate::ops) fn ranked(
     order: HostOrder<'_>,
@@ -72,8 +72,8 @@ pub(in crate::ops) fn ranked(
 
 /// Returns two elements of each sorted lane along the axis `at` of `array`: the elements at
 /// positions `nth` and `nth + 1`. If the lane has no position `nth + 1`, the second element equals
-/// the first. If an element of the lane is NaN, both are NaN. The result has `shape`, in which this
-/// axis has a length of 2.
+/// the first element. If an element of the lane is NaN, both results are NaN. The result has
+/// `shape`, in which the axis `at` has length 2.
 #[track_caller]
 pub(in crate::ops) fn neighbours(
     order: HostOrder<'_>,
@@ -91,7 +91,8 @@ pub(in crate::ops) fn neighbours(
         direction: Direction::Ascending,
         nth,
         rows: 1,
-        // The number of items of a row. A key takes half of an item or all of it.
+        // The number of items, of type `u64`, that the keys of a lane occupy. A key has the size of
+        // an element.
         slots: (length * array.dtype.size_bytes()).div_ceil(size_of::<u64>()),
     };
     let choose = loops.choose.expect("the elements are floats");
@@ -99,8 +100,8 @@ pub(in crate::ops) fn neighbours(
     along(order, (loops, kernel), (array, at), shape, task)
 }
 
-/// Returns, for each element of `sorted`, whether it is the first of its equal elements. The
-/// elements are contiguous and in order.
+/// Returns, for each element of `sorted`, whether it is the first of several equal elements. The
+/// elements of `sorted` must be contiguous and sorted.
 #[track_caller]
 pub(in crate::ops) fn firsts(
     order: HostOrder<'_>,
@@ -119,25 +120,25 @@ pub(in crate::ops) fn firsts(
         let work = Work::of_bytes(count, 2 * sorted.dtype.size_bytes());
         let to = bytes_written(&output);
         launch(order, work, (&from, &to), move |from, to, range| {
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-            // stream is ordered after the writes to the elements. The loop is for their type.
+            // SAFETY: the memory is alive during a launch, and the ranges of a launch do not
+            // overlap. The stream is ordered after the writes to the elements. The loop is for the
+            // type of the elements.
             unsafe { run(from.at(offset_bytes), to.at(0).cast(), range) };
         });
     };
-    // SAFETY: the ranges of a launch cover all flags, and a loop writes all of a range.
+    // SAFETY: the ranges of a launch cover all flags, and the loop writes its whole range.
     unsafe { computed_any(order.device, sorted.shape(), DType::Bool, write) }
 }
 
-/// Returns the number of items that are held at once if only `kept` of many items are wanted. The
-/// number is well above `kept`, so that the held items are rarely reduced to `kept`. Most elements
-/// are skipped.
+/// Returns the number of items that a row holds if only `kept` of many items are wanted. The number
+/// is well above `kept`, so that the row is rarely reduced to `kept` items. Most items are skipped.
 fn slots_for_few(kept: usize) -> usize {
     kept.saturating_mul(4).max(SHORT)
 }
 
 /// Memory for the rows of the lanes that one launch sorts.
 struct Space {
-    /// The number of lanes.
+    /// The number of lanes that one launch sorts.
     lanes: usize,
     slots: Slots,
     /// The handle that keeps the memory allocated. The next user of the memory is ordered after the
@@ -145,14 +146,14 @@ struct Space {
     _memory: Option<Buffer>,
 }
 
-/// The rows of all lanes, lane after lane; `None` if they are short.
+/// The address of the rows of all lanes; `None` if rows are short and on the stack.
 #[derive(Clone, Copy)]
 struct Slots(Option<*mut u8>);
 
-// SAFETY: an address of plain data. Each slot is lent to one thread at a time, by the contract of
-// `of`.
+// SAFETY: the address is of plain data. A range of a launch uses the rows of its first lane only,
+// so no two threads share rows.
 unsafe impl Send for Slots {}
-// SAFETY: as above.
+// SAFETY: no two threads share rows.
 unsafe impl Sync for Slots {}
 
 impl Space {
@@ -184,7 +185,7 @@ impl Space {
 }
 
 impl Slots {
-    /// Returns the rows of the lane number `lane` in the space, or `None` if rows are short.
+    /// Returns the rows of the lane `lane` in the space. Returns `None` if rows are short.
     fn of(self, lane: usize, Task { rows, slots, .. }: Task, item_bytes: usize) -> Option<Rows> {
         let row_bytes = slots * item_bytes;
         let first = self.0?.wrapping_add(rows * lane * row_bytes);
@@ -196,8 +197,8 @@ impl Slots {
     }
 }
 
-/// Returns an array of `shape`. A kernel computes each of its lanes from a lane along the axis `at`
-/// of `array`.
+/// Returns an array of `shape`. A kernel computes each lane of this array from a lane of `array`
+/// along the axis `at`.
 #[track_caller]
 fn along(
     order: HostOrder<'_>,
@@ -263,11 +264,11 @@ fn along(
                             let target = (target as isize + part * to_step) * bytes[1];
                             let from = from.at(0).wrapping_offset(at);
                             let to = to.at(0).wrapping_offset(target).cast();
-                            // SAFETY: the walk goes over the lanes of both arrays. The stream is
+                            // SAFETY: the walk visits the lanes of both arrays. The stream is
                             // ordered after the writes to `array`, and the output is new. The space
-                            // is alive while a launch runs, and the ranges of a launch do not
-                            // overlap. Other launches that use the space are on the same stream, so
-                            // they run before or after. The rows are long enough.
+                            // is alive during a launch, and the ranges of a launch do not overlap.
+                            // Other launches that use the space are on this stream, so they do not
+                            // run concurrently. The rows are long enough.
                             unsafe { (kernel.run)(lanes, from, to, &rows) };
                         }
                     }
@@ -275,6 +276,6 @@ fn along(
             );
         }
     };
-    // SAFETY: the launches cover all lanes, and a kernel writes the whole of each.
+    // SAFETY: the launches cover all lanes, and a kernel writes its whole lane.
     unsafe { computed_any(order.device, shape, output, start) }
 }

@@ -1,7 +1,7 @@
 //! Products of matrices and vectors.
 //!
-//! Elements are summed in chunks, and then the sums of the chunks are summed. The bounds of chunks
-//! depend on the lengths alone.
+//! A kernel sums the terms of a product in chunks. The sums of the chunks are then summed. The
+//! bounds of chunks depend only on the lengths and strides of the matrix.
 
 #[cfg(all(test, feature = "cuda"))]
 mod tests;
@@ -21,18 +21,19 @@ use crate::ops::cuda::prelude;
 use crate::ops::cuda::walk::Numbering;
 use crate::ops::order::CudaOrder;
 
-/// Products whose right matrix has one column, and the division of their sums.
+/// Products of matrices with vectors, and the division of their sums into chunks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vectors {
     kind: ProductKind,
     pairs: Pairs,
     /// `true` if neighbouring threads process neighbouring rows, instead of parts of one row.
     by_columns: bool,
-    /// The threads that sum a chunk together.
+    /// The number of threads that sum a chunk together.
     group: usize,
     chunk: usize,
     chunks: usize,
-    /// The elements that are read at once: of a row, or of a column if `by_columns`.
+    /// The number of elements that a thread reads at once. They are in one column if `by_columns`,
+    /// otherwise in one row.
     pack: usize,
     /// An exclusive upper bound of all indices of the operands.
     limit: usize,
@@ -48,14 +49,14 @@ struct Stores {
     is_begun: bool,
 }
 
-/// The elements of a row in one chunk. They are enough for the threads of a block, and so few that
-/// a single long row keeps the device busy.
+/// The number of elements of a row in one chunk. A chunk is enough work for the threads of a block.
+/// Chunks are so small that a single long row occupies the device.
 const ROW_CHUNK: usize = 1 << 14;
 
-/// The elements of a chunk that one thread sums alone.
+/// The number of elements of a chunk that one thread sums.
 const COLUMN_CHUNK: usize = 1 << 8;
 
-/// The maximum number of elements of a row that one thread sums, and the maximum number that a warp
+/// The maximum length of a row that one thread sums, and the maximum length of a row that a warp
 /// sums.
 const FEW: usize = 16;
 const SOME: usize = 1 << 10;
@@ -100,8 +101,8 @@ impl Vectors {
         self.pairs.places.count() * self.pairs.left.rows
     }
 
-    /// Returns the number of rows of each matrix, or of packs of rows, that threads or groups
-    /// process.
+    /// Returns the number of rows of each matrix. If `by_columns`, returns the number of packs of
+    /// rows.
     fn lines(&self) -> usize {
         let each = if self.by_columns { self.pack } else { 1 };
         self.pairs.left.rows.div_ceil(each)
@@ -136,7 +137,7 @@ impl Vectors {
         self.sum_sums(order, scratch, target)
     }
 
-    /// Sums each chunk.
+    /// Enqueues the kernel that sums each chunk.
     #[track_caller]
     fn sum_chunks(
         &self,
@@ -172,7 +173,7 @@ impl Vectors {
         launch(order, key, &source, grid_of(count * self.group), &arguments)
     }
 
-    /// Adds up the sums of the chunks of each element.
+    /// Enqueues the kernel that adds up the chunk sums of each element.
     #[track_caller]
     fn sum_sums(&self, order: CudaOrder<'_>, sums: DevicePtr, target: DevicePtr) -> Result<()> {
         let (rows, count) = (self.pairs.left.rows, self.count());
@@ -201,7 +202,7 @@ impl Vectors {
 }
 
 impl Stores {
-    /// Returns the bits of a form that identify the values.
+    /// Returns the bits of a kernel's form that identify the stored values.
     fn form(self) -> u32 {
         u32::from(self.of_sums) << 10 | u32::from(self.is_begun) << 13
     }
@@ -214,9 +215,8 @@ const CHUNKS: &str = include_str!("../chunks.cuh");
 /// The maximum number of bytes that a thread reads at once.
 const PACK_BYTES: usize = 16;
 
-/// Returns the number of elements of a matrix that are read at once. A thread can read more bytes
-/// at once than a short type has. So the number is above 1 for short types, if all packs are
-/// aligned to their size. Otherwise it is 1.
+/// Returns the number of elements of a matrix that a thread reads at once. The number is above 1
+/// only for types of 16 bits, and only if all packs are aligned to their size.
 fn pack(
     kind: ProductKind,
     pairs: &Pairs,
@@ -230,7 +230,7 @@ fn pack(
     let (together, along, across) = if by_columns {
         (matrix.rows, matrix.row_step, matrix.column_step)
     } else {
-        // A single row has no next row.
+        // A single row has no next row that must be aligned.
         let next = if matrix.rows > 1 { matrix.row_step } else { 0 };
         (matrix.columns, matrix.column_step, next)
     };
@@ -254,7 +254,7 @@ fn pack(
     }
 }
 
-/// Returns the source of the kernel of `text` for this group and pack size.
+/// Returns the source of the kernel with `text`, for this group size and pack size.
 fn source(
     kind: ProductKind,
     numbering: Numbering,
@@ -276,7 +276,7 @@ fn source(
 /// The kernels that add up sums of chunks.
 struct Chunks;
 
-/// Returns the bits of a form that encode the size of a group.
+/// Returns the bits of a kernel's form that encode the size of a group.
 fn form_of_group(group: usize) -> u32 {
     match group {
         1 => 0,

@@ -12,8 +12,8 @@ const fn stores(of_sums: bool, is_begun: bool) -> Stores {
     Stores { of_sums, is_begun }
 }
 
-/// The forms of the kernels that sum elements. A form has the text, the threads of a group, and
-/// the values that are stored.
+/// The kernels that sum elements: the text, the number of threads of a group, and the stored
+/// values.
 const FORMS: [(&str, usize, Stores); 9] = [
     (ROWS, 256, SUMS),
     (ROWS, 32, ELEMENTS),
@@ -103,7 +103,7 @@ fn what_begins_at_sixteen_bytes_is_read_in_packs() {
         .unwrap();
     assert_eq!(of(&rows, &steps), 1);
     assert_eq!(of(&even, &steps), 8);
-    // Addresses aligned to 8 bytes only, as foreign memory may be.
+    // Foreign memory may be aligned to 8 bytes only.
     for (addresses, by_rows, by_columns) in [([520, 1024], 1, 1), ([512, 1032], 1, 8)] {
         let of = |left| packed(ProductKind::Bf16, left, &vector(40), addresses);
         assert_eq!([of(&rows), of(&even)], [by_rows, by_columns]);
