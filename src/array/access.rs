@@ -1,4 +1,4 @@
-//! The bytes behind arrays: the only module of this layer that reads and writes device memory.
+//! Reads and writes of device memory. No other module of this layer accesses device memory.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -12,12 +12,12 @@ use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, Use};
 use crate::error::{AtCaller, Result};
 
-/// Writes `values` to `buffer`, from its byte `first` on. The copy is enqueued on the stream that
-/// the buffer was allocated on. The buffer is new, so no other stream has used it.
+/// Writes `values` to `buffer`, beginning at byte `first`. Enqueues the copy on the buffer's own
+/// stream. No other stream has used the new buffer.
 ///
 /// # Panics
 ///
-/// Panics if the values reach beyond the buffer, or if another handle shares it.
+/// Panics if the values reach beyond the buffer, or if another handle shares the buffer.
 #[track_caller]
 pub(in crate::array) fn upload(buffer: &mut Buffer, first: usize, values: &[u8]) -> Result<()> {
     let target = writable(buffer, first, values.len());
@@ -25,13 +25,13 @@ pub(in crate::array) fn upload(buffer: &mut Buffer, first: usize, values: &[u8])
     if backend.id() != DeviceId::Host {
         buffer.take_deferred_error()?;
     }
-    // SAFETY: `writable` checked that the bytes lie in this buffer and that no other handle shares
-    // it.
+    // SAFETY: `writable` checked that the bytes lie in this buffer, and that no other handle shares
+    // the buffer.
     unsafe { backend.upload(buffer.stream(), target, values) }.at_caller()
 }
 
-/// Writes `value`, the bytes of an element, to `count` elements of `buffer`, from its byte `first`
-/// on, as [`upload`] does.
+/// Writes `value`, the bytes of an element, to `count` elements of `buffer`, beginning at byte
+/// `first`. Enqueues the write on the buffer's own stream.
 ///
 /// # Panics
 ///
@@ -46,14 +46,14 @@ pub(in crate::array) fn fill(
     let size_bytes = count * value.len();
     let target = writable(buffer, first, size_bytes);
     let backend = buffer.device().backend();
-    // SAFETY: `writable` checked that the bytes lie in this buffer and that no other handle shares
-    // it. An element has 1, 2, 4, 8 or 16 bytes, and the bytes are whole elements. Blocks are
-    // aligned for every element.
+    // SAFETY: `writable` checked that the bytes lie in this buffer, and that no other handle shares
+    // the buffer. An element has 1, 2, 4, 8 or 16 bytes, and `size_bytes` is a multiple of this
+    // size. Blocks are aligned for every element type.
     unsafe { backend.fill(buffer.stream(), target, size_bytes as u64, value) }.at_caller()
 }
 
-/// Returns the address of the byte `first` of `buffer`. Checks that `count` bytes fit from there
-/// on, and that no other handle shares the buffer.
+/// Returns the address of the byte `first` of `buffer`. Checks that `count` bytes from byte `first`
+/// on lie in the buffer, and that no other handle shares the buffer.
 fn writable(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
     let capacity = buffer.size_bytes();
     let within = first <= capacity && count <= capacity - first;
@@ -69,16 +69,17 @@ fn writable(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
 fn download(array: &AnyArray, lowest: usize, target: &mut [u8]) -> Result<()> {
     let buffer = &array.buffer;
     let backend = buffer.device().backend();
-    // Until the bytes are downloaded, no launch of a graph overwrites them.
+    // Until the download ends, no launched graph overwrites the bytes.
     let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
     let _no_launches = gpu.map(Cuda::lock_launches_shared);
     // Each write waited for the earlier write, so the last write completes after all other writes.
     let writer = buffer.wait_for_last_write()?;
     buffer.take_deferred_error()?;
-    // A meta device has no data. The zeros of `target` are never written, so they take no memory.
+    // A meta device has no data. The zeros of `target` are never written, so they occupy no memory.
     if !backend.is_meta() {
-        // SAFETY: by the array's invariants, its indices lie in its buffer, and every element
-        // between them was written. Nothing writes while `array` is borrowed.
+        // SAFETY: by the array's invariants, the array's indices lie in its buffer. Every element
+        // between the lowest and the highest index was written. Nothing writes while `array` is
+        // borrowed.
         unsafe { backend.download(writer, address_of(array, lowest), target) }.at_caller()?;
     }
     buffer.device().memory().finish_kernels();
@@ -229,10 +230,10 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         elements
     }
 
-    /// Returns the elements as [`to_vec`](Self::to_vec) does, tile by tile. Used for rows whose
-    /// elements are not adjacent, because one cache line may then have elements of several rows.
+    /// Like [`to_vec`](Self::to_vec), but tile by tile. If the elements of a row are not adjacent,
+    /// one cache line may hold elements of several rows.
     fn to_vec_by_tiles(&self, walk: &Walk<1>) -> Vec<T> {
-        /// Elements along each side of a tile.
+        /// The number of elements along each side of a tile.
         const TILE: usize = 32;
         let mut elements = vec![T::zero(); walk.count()];
         let (strips, (width, [stride])) = walk.by_rows();

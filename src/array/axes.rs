@@ -3,11 +3,11 @@
 use super::shape::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, Result};
 
-/// Axes of an array: one (`-1`), or several (`[0, 2]`, `&[isize]`, `Vec<isize>`) in any order. A
-/// negative axis counts from the end.
+/// Axes of an array: one axis (`-1`), or several axes in any order (`[0, 2]`, `&[isize]`,
+/// `Vec<isize>`). A negative axis counts from the end.
 ///
-/// The conversion never fails. If the shape does not have an axis, or an axis is named twice, the
-/// operation returns an error: [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+/// The conversion to `Axes` never fails. If the shape does not have an axis, or an axis is named
+/// twice, the operation returns [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
 ///
 /// # Examples
 ///
@@ -23,8 +23,8 @@ use crate::error::{Error, ErrorCode, Result};
 #[derive(Clone, Copy, Debug)]
 pub struct Axes {
     axes: [isize; MAX_RANK],
-    // The number of axes. If it is above MAX_RANK, `axes` holds the first MAX_RANK, and every use
-    // is an error.
+    // The number of axes. If the number is above MAX_RANK, `axes` holds the first MAX_RANK axes,
+    // and every use returns an error.
     count: usize,
 }
 
@@ -33,7 +33,7 @@ pub struct Axes {
 pub(crate) struct AxisSet([bool; MAX_RANK]);
 
 impl AxisSet {
-    /// Returns the set of the axes below `ndim` for which `is_one` is true.
+    /// Returns the set of the axes below `ndim` for which `is_one` returns true.
     pub(crate) fn of_each(ndim: usize, is_one: impl Fn(usize) -> bool) -> Self {
         Self(std::array::from_fn(|axis| axis < ndim && is_one(axis)))
     }
@@ -53,7 +53,7 @@ impl Axes {
     #[track_caller]
     pub(crate) fn of(&self, operation: &str, shape: &Shape) -> Result<AxisSet> {
         let mut set = [false; MAX_RANK];
-        // If there are more than `MAX_RANK` axes, one of them is out of range or named twice.
+        // If the list names more than `MAX_RANK` axes, one axis is out of range or named twice.
         for &axis in &self.axes[..self.count.min(MAX_RANK)] {
             let index = shape.axis(operation, axis)?;
             if std::mem::replace(&mut set[index], true) {

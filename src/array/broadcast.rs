@@ -1,15 +1,16 @@
-//! The shape that shapes broadcast to.
+//! The common shape of operands that broadcast.
 
 use super::shape::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, Result};
 
-/// Returns the shape that all of `shapes` broadcast to, as NumPy aligns them: at their last axes,
-/// where a length of 1 repeats.
+/// Returns the shape that all of `shapes` broadcast to, by NumPy's rules. Shapes are aligned at
+/// their last axes, and an axis of length 1 repeats.
 ///
 /// # Errors
 ///
-/// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch), naming `operation` and both shapes, and
-/// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the common shape overflows.
+/// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch), naming `operation` and the shapes, if the
+/// shapes do not broadcast. [`InvalidShape`](crate::ErrorKind::InvalidShape) if the common shape
+/// overflows.
 #[track_caller]
 pub(crate) fn broadcast_shapes(operation: &str, shapes: &[&Shape]) -> Result<Shape> {
     let mut common = Shape::SCALAR;
@@ -27,8 +28,8 @@ pub(crate) fn broadcast_shapes(operation: &str, shapes: &[&Shape]) -> Result<Sha
     Ok(common)
 }
 
-/// Returns the message for shapes that do not broadcast, with the axis, counted from the end, and
-/// its lengths.
+/// Returns the error message for shapes that do not broadcast, which names the last axis of two
+/// lengths.
 #[cold]
 fn not_broadcast(operation: &str, shapes: &[&Shape]) -> String {
     let from_end = |shape: &Shape, axis: usize| shape.dims().iter().rev().nth(axis).copied();
@@ -50,7 +51,8 @@ fn not_broadcast(operation: &str, shapes: &[&Shape]) -> String {
     )
 }
 
-/// Returns the shape that two shapes broadcast to, if they do. Its size may overflow.
+/// Returns the shape that two shapes broadcast to, or `None` if they do not broadcast. The size may
+/// overflow.
 pub(crate) fn broadcast_pair(left: &Shape, right: &Shape) -> Option<Shape> {
     let (longer, shorter) = if left.ndim >= right.ndim {
         (left, right)

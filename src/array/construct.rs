@@ -1,10 +1,10 @@
-//! Arrays made from values and rules, on the current device.
+//! Constructors of arrays from values, on the current device.
 
 use super::{AnyElement, Array, MAX_RANK, Shape, Writer};
 use crate::error::{Error, ErrorCode, Result};
 
 impl<T: AnyElement> Array<T> {
-    /// Returns an array of zeros; of `false` if `T` is `bool`.
+    /// Returns an array of zeros, or of `false` if `T` is `bool`.
     ///
     /// # Examples
     ///
@@ -24,7 +24,7 @@ impl<T: AnyElement> Array<T> {
         Self::full(shape, T::zero())
     }
 
-    /// Returns an array of ones; of `true` if `T` is `bool`.
+    /// Returns an array of ones, or of `true` if `T` is `bool`.
     ///
     /// # Examples
     ///
@@ -43,7 +43,7 @@ impl<T: AnyElement> Array<T> {
         Self::full(shape, T::one())
     }
 
-    /// Returns an array whose elements all are `value`.
+    /// Returns an array in which every element is `value`.
     ///
     /// # Examples
     ///
@@ -65,10 +65,10 @@ impl<T: AnyElement> Array<T> {
         writer.finish()
     }
 
-    /// Returns an array of zeros with the shape and the device of this array; of `false` if `T` is
-    /// `bool`.
+    /// Returns an array of zeros (of `false` if `T` is `bool`), with the shape and the device of
+    /// this array.
     ///
-    /// The new array is row-major without gaps, whatever the strides of this one.
+    /// The new array is row-major without gaps, whatever the strides of this array.
     ///
     /// # Examples
     ///
@@ -85,17 +85,17 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device has no memory.
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if this is a broadcast view, and the size
-    /// without gaps overflows.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if this array is a broadcast view, and the
+    /// size of the new array overflows.
     #[track_caller]
     pub fn zeros_like(&self) -> Result<Self> {
         self.full_like(T::zero())
     }
 
-    /// Returns an array of ones with the shape and the device of this array; of `true` if `T` is
-    /// `bool`.
+    /// Returns an array of ones (of `true` if `T` is `bool`), with the shape and the device of this
+    /// array.
     ///
-    /// The new array is row-major without gaps, whatever the strides of this one.
+    /// The new array is row-major without gaps, whatever the strides of this array.
     ///
     /// # Examples
     ///
@@ -109,15 +109,15 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// Like [`zeros_like`](Self::zeros_like).
+    /// As for [`zeros_like`](Self::zeros_like).
     #[track_caller]
     pub fn ones_like(&self) -> Result<Self> {
         self.full_like(T::one())
     }
 
-    /// Returns an array of one value with the shape and the device of this array.
+    /// Returns an array of copies of `value`, with the shape and the device of this array.
     ///
-    /// The new array is row-major without gaps, whatever the strides of this one.
+    /// The new array is row-major without gaps, whatever the strides of this array.
     ///
     /// # Examples
     ///
@@ -131,7 +131,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// Like [`zeros_like`](Self::zeros_like).
+    /// As for [`zeros_like`](Self::zeros_like).
     #[track_caller]
     pub fn full_like(&self, value: T) -> Result<Self> {
         let mut writer = Writer::new(self.device(), self.layout().shape())?;
@@ -154,7 +154,7 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// As for [`zeros`](Self::zeros), and [`InvalidShape`](crate::ErrorKind::InvalidShape) if the
-    /// shape does not have as many elements as `values`.
+    /// shape and `values` differ in the number of elements.
     #[track_caller]
     pub fn from_vec(values: Vec<T>, shape: impl Into<Shape>) -> Result<Self> {
         Self::from_slice(&values, shape)
@@ -193,10 +193,10 @@ impl<T: AnyElement> Array<T> {
         writer.finish()
     }
 
-    /// Returns an array of the values that `value` returns for each index, in row-major order of
-    /// the indices.
+    /// Returns an array whose element at each index is the result of `value` for this index. Calls
+    /// `value` in row-major order.
     ///
-    /// The function runs on the host, and the elements are copied to the device.
+    /// `value` runs on the host. The elements are then copied to the device.
     ///
     /// # Examples
     ///
@@ -249,8 +249,8 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Fills `chunk` with the results of `value` for the indices of a shape from `index` on. Then
-/// `index` is the index after the chunk.
+/// Fills `chunk` with the results of `value` for successive indices of the shape `dims`, from
+/// `index` on. Advances `index` to the first index after the chunk.
 fn fill_from_fn<T>(
     chunk: &mut [T],
     index: &mut [usize],
@@ -269,7 +269,7 @@ fn fill_from_fn<T>(
             index[last] = place;
             *slot = value(index);
         }
-        // Count up like an odometer.
+        // Advances `index` to the next index in row-major order.
         for (own, &length) in index.iter_mut().zip(dims).rev() {
             *own += 1;
             if *own < length {

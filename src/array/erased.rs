@@ -1,12 +1,12 @@
-//! An array without its element type.
+//! Type-erased arrays.
 
 use super::{Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use cachescope_kernels::AnyElement;
 use cachescope_kernels::DType;
 
-/// A type-erased array, on which an [`Array`] is a typed handle. Functions that take this type do
-/// not depend on the element type, and are compiled once.
+/// A type-erased array. An [`Array`] is a typed handle on it. Functions of type-erased arrays do
+/// not depend on the element type, so they are compiled once.
 ///
 /// The invariants of [`Array`] hold for arrays that [`new`](Self::new) and
 /// [`of_shape`](Self::of_shape) return.
@@ -20,13 +20,11 @@ pub(crate) struct AnyArray {
 impl AnyArray {
     /// Returns the array of the elements that `layout` selects from `buffer`.
     ///
-    /// The caller ensures that these elements have been written, or are written before anything
-    /// reads them.
+    /// The caller ensures that these elements are written before they are read.
     ///
     /// # Panics
     ///
-    /// Panics if the layout reaches beyond the buffer, because every kernel relies on a layout
-    /// within the buffer.
+    /// Panics if the layout reaches beyond the buffer. Every kernel relies on this check.
     #[inline]
     pub(crate) fn new(buffer: Buffer, layout: Layout, dtype: DType) -> Self {
         check_within(&buffer, &layout, dtype);
@@ -37,11 +35,10 @@ impl AnyArray {
         }
     }
 
-    /// Returns the array of shape `shape` over the first elements of `buffer`, row-major without
-    /// gaps. The shape's length was checked.
+    /// Returns the row-major array of shape `shape` without gaps, over the first elements of
+    /// `buffer`. The caller must have checked the length of `shape`.
     ///
-    /// The caller ensures that these elements have been written, or are written before anything
-    /// reads them.
+    /// The caller ensures that these elements are written before they are read.
     ///
     /// # Panics
     ///
@@ -55,7 +52,7 @@ impl AnyArray {
         }
     }
 
-    /// Like [`of_shape`](Self::of_shape), with the shape of `layout`, which is contiguous.
+    /// Like [`of_shape`](Self::of_shape), but with the shape of `layout`, which must be contiguous.
     #[inline]
     pub(super) fn dense(buffer: Buffer, layout: &Layout, dtype: DType) -> Self {
         let capacity = buffer.size_bytes() / dtype.size_bytes();
@@ -70,22 +67,21 @@ impl AnyArray {
         }
     }
 
-    /// Returns another handle on the array `array`.
+    /// Returns a type-erased handle that shares the memory of `array`.
     #[track_caller]
     pub(crate) fn of<T: AnyElement>(array: &Array<T>) -> Self {
         array.erased().share()
     }
 
-    /// Returns the typed handle.
+    /// Returns this array as an array of `T`.
     ///
     /// # Panics
     ///
-    /// Panics if the elements are of another type, or the layout reaches beyond the buffer.
+    /// Panics if the elements are not of type `T`, or the layout reaches beyond the buffer.
     pub(crate) fn into_array<T: AnyElement>(self) -> Array<T> {
         Array::from_erased(Self::new(self.buffer, self.layout, self.dtype))
     }
 
-    /// Returns another handle on the array.
     #[inline]
     #[track_caller]
     pub(crate) fn share(&self) -> Self {
@@ -95,14 +91,14 @@ impl AnyArray {
         }
     }
 
-    /// Returns a view with another layout over this array's memory.
+    /// Returns a view of this array's memory with the layout `layout`.
     #[inline]
     #[track_caller]
     pub(crate) fn view(&self, layout: Layout) -> Self {
         Self::new(self.buffer.share_as_view(), layout, self.dtype)
     }
 
-    /// Returns the array as values that no tape tracks.
+    /// Returns the array without its value id, so that no tape tracks the array.
     pub(crate) fn untracked(self) -> Self {
         Self {
             buffer: self.buffer.with_value_id(None),
@@ -110,8 +106,8 @@ impl AnyArray {
         }
     }
 
-    /// Returns a view with another layout, for internal use: writes to it are not reported as
-    /// writes to views.
+    /// Returns a view with the layout `layout`, for internal use. Writes to the view are not
+    /// reported as writes to views.
     #[track_caller]
     pub(crate) fn viewed(&self, layout: Layout) -> Self {
         Self::new(self.buffer.share(), layout, self.dtype)

@@ -3,11 +3,12 @@
 use super::{AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Returns one view of shape `[l, m, …]` for each vector, for vectors of `l`, `m`, … elements. At a
-/// point of the grid, view `i` has the element of vector `i` at the point's index on axis `i`. Like
-/// NumPy's `meshgrid` with `indexing="ij"`.
+/// Returns one view for each vector. For vectors of `l`, `m`, … elements, each view has the shape
+/// `[l, m, …]`. At the index `[a, b, …]`, the first view has the element `a` of the first vector.
+/// The second view has the element `b` of the second vector, and so on. This is NumPy's `meshgrid`
+/// with `indexing="ij"`.
 ///
-/// The views share the vectors' memory, and broadcast along the other axes.
+/// Each view shares the memory of its vector, and broadcasts along the axes of the other vectors.
 ///
 /// # Examples
 ///
@@ -23,8 +24,8 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) where an array is not a vector, and
-/// [`InvalidShape`](ErrorKind::InvalidShape) where there are more than 8 vectors, or the grid's
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if an array is not a vector.
+/// [`InvalidShape`](ErrorKind::InvalidShape) if there are more than 8 vectors, or if the grid's
 /// size overflows.
 #[track_caller]
 pub fn meshgrid<T: AnyElement>(vectors: &[&Array<T>]) -> Result<Vec<Array<T>>> {

@@ -42,25 +42,25 @@ use crate::context::Device;
 
 /// An array of up to eight axes in a device's memory.
 ///
-/// A clone shares the memory and costs one reference count. A write to an array that shares its
-/// memory copies the elements first.
+/// A clone shares the memory, and only increments a reference count. If arrays share memory, a
+/// write to one of the arrays first copies its elements.
 ///
 /// Invariants: every index of the layout lies in the buffer. Each element at these indices has been
 /// written with a value of `T`.
 ///
 #[doc = include_str!("../../docs/arrays-and-expressions.md")]
 pub struct Array<T: AnyElement> {
-    // The array, whose elements are of the type `T`.
+    // The type-erased array of elements of type `T`.
     erased: AnyArray,
     element: PhantomData<T>,
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the typed handle.
+    /// Returns `erased` as an array of `T`.
     ///
     /// # Panics
     ///
-    /// Panics if the elements are of another type.
+    /// Panics if the elements are not of type `T`.
     #[inline(always)]
     pub(crate) fn from_erased(erased: AnyArray) -> Self {
         assert!(erased.dtype == T::DTYPE, "the types are one");
@@ -102,13 +102,12 @@ impl<T: AnyElement> Array<T> {
         Array::from_erased(self.erased)
     }
 
-    /// Returns the array without its element type.
     #[inline(always)]
     pub(crate) fn erased(&self) -> &AnyArray {
         &self.erased
     }
 
-    /// Returns the array without its element type, which the caller must not change.
+    /// Returns the type-erased array. The caller must not change its element type.
     #[inline(always)]
     pub(crate) fn erased_mut(&mut self) -> &mut AnyArray {
         &mut self.erased
@@ -151,7 +150,7 @@ impl<T: AnyElement> Array<T> {
         self.layout().dims()
     }
 
-    /// Returns the number of axes; 0 for a single value.
+    /// Returns the number of axes, which is 0 for a single value.
     ///
     /// # Examples
     ///
@@ -167,8 +166,8 @@ impl<T: AnyElement> Array<T> {
 
     /// Returns the stride of each axis, outermost first, in elements (not bytes).
     ///
-    /// A stride is negative along a flipped axis, and 0 along a broadcast one. For bytes, multiply
-    /// by [`dtype().size_bytes()`](DType::size_bytes).
+    /// A stride is negative along a flipped axis, and 0 along a broadcast axis. For strides in
+    /// bytes, multiply by [`dtype().size_bytes()`](DType::size_bytes).
     ///
     /// # Examples
     ///
@@ -188,7 +187,8 @@ impl<T: AnyElement> Array<T> {
     /// Returns whether the elements are contiguous in row-major order: the order of
     /// [`to_vec`](Self::to_vec), without gaps.
     ///
-    /// A view may be contiguous from any element on. An array without elements is contiguous.
+    /// A contiguous view may begin at any element of its memory. An array without elements is
+    /// contiguous.
     ///
     /// # Examples
     ///
@@ -247,7 +247,8 @@ impl<T: AnyElement> Array<T> {
         self.len() == 0
     }
 
-    /// Returns the bytes of the elements; for a view, not the bytes of the shared memory.
+    /// Returns the size of the elements in bytes. For a view, this is not the size of the shared
+    /// memory.
     ///
     /// # Examples
     ///

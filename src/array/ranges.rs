@@ -4,14 +4,14 @@ use super::{Array, Float, Numeric, Writer};
 use crate::error::{Error, ErrorKind, Result};
 
 impl<T: Numeric> Array<T> {
-    /// Returns the values `start`, `start + step`, … before `stop`. No value is, or rounds to,
-    /// `stop` or a number beyond `stop`. If `start` is before `stop`, the first value is `start`,
-    /// even if the step is infinite.
+    /// Returns the values `start`, `start + step`, … before `stop`. Each value is before `stop`,
+    /// even after rounding. If `start` is before `stop`, the first value is `start`, even if the
+    /// step is infinite.
     ///
-    /// Each value is computed from its position, so that rounding does not add up. Floats are
-    /// computed in `f64` and rounded once. Each `f32`, `f16` or `bf16` argument stands for the
-    /// shortest decimal that rounds to it. So a step of 0.1 is a tenth in every type. NumPy's
-    /// `arange` may return one value more, which is `stop` or beyond it, as for `(1.0, 1.3, 0.1)`.
+    /// Each value is computed from its index, so that rounding errors do not add up. Floats are
+    /// computed in `f64` and rounded once. An `f32`, `f16` or `bf16` argument means the shortest
+    /// decimal that rounds to it. So a step of 0.1 is a tenth in every type. NumPy's `arange` may
+    /// return one more value, at or beyond `stop`, such as for `(1.0, 1.3, 0.1)`.
     ///
     /// # Examples
     ///
@@ -50,8 +50,8 @@ impl<T: Numeric> Array<T> {
 }
 
 impl<T: Float> Array<T> {
-    /// Returns `count` values in equal steps from `start` to `stop`, both included; if `count` is
-    /// 1, only `start`. No value is outside of these bounds.
+    /// Returns `count` values in equal steps from `start` to `stop`, both included. If `count` is
+    /// 1, returns only `start`. All values are between `start` and `stop`.
     ///
     /// # Examples
     ///
@@ -79,7 +79,7 @@ impl<T: Float> Array<T> {
         }
         let last = count.saturating_sub(1);
         let (from, to) = (start.to_f64(), stop.to_f64());
-        // If the distance of the ends overflows, it is computed in halves.
+        // If `to - from` overflows, the step is computed from half of each bound.
         let unit = if (to - from).is_finite() { 1.0 } else { 2.0 };
         let (begin, step) = (from / unit, (to / unit - from / unit) / last as f64);
         let (low, high) = (from.min(to), from.max(to));
@@ -89,7 +89,7 @@ impl<T: Float> Array<T> {
             for (index, value) in chunk.iter_mut().enumerate() {
                 *value = match first + index {
                     0 => start,
-                    // Not computed, so that rounding does not change the last value.
+                    // The last value is not computed, so that rounding does not change it.
                     end if end == last => stop,
                     inner => {
                         let value = (begin + inner as f64 * step) * unit;

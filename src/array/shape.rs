@@ -6,10 +6,10 @@ use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 pub(crate) use cachescope_kernels::walk::MAX_RANK;
 
-/// The length of an axis that [`Array::reshape`](crate::Array::reshape) infers from the others:
-/// NumPy's `-1`.
+/// The length of an axis that [`Array::reshape`](crate::Array::reshape) infers from the other
+/// lengths, like NumPy's `-1`.
 ///
-/// In all other calls, it is an ordinary length, which is too long for every use.
+/// All other functions treat `INFER` as an ordinary length, which is too large for any array.
 ///
 /// # Examples
 ///
@@ -25,8 +25,8 @@ pub const INFER: usize = usize::MAX;
 
 /// The lengths of an array's axes, outermost first.
 ///
-/// Any list of lengths converts to a shape. The call that uses a shape reports a rank above 8 or a
-/// size that overflows.
+/// Any list of lengths converts to a shape. If the rank is above 8 or the size overflows, the
+/// function that uses the shape returns an error.
 ///
 /// # Examples
 ///
@@ -41,10 +41,10 @@ pub const INFER: usize = usize::MAX;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Shape {
-    // Invariant: unused lengths are 0, so that equal shapes are equal fields.
+    // Invariant: unused lengths are 0, so that equal shapes have equal fields.
     pub(super) dims: [usize; MAX_RANK],
-    // The number of axes. If it is above MAX_RANK, `dims` holds the first lengths, and every use is
-    // an error.
+    // The number of axes. If the number is above MAX_RANK, `dims` holds the first MAX_RANK lengths,
+    // and every use returns an error.
     pub(super) ndim: usize,
 }
 
@@ -55,8 +55,8 @@ impl Shape {
         ndim: 0,
     };
 
-    /// Returns the lengths of the axes, outermost first; for a shape with more than 8 axes, the
-    /// first 8.
+    /// Returns the lengths of the axes, outermost first. For a shape with more than 8 axes, returns
+    /// the first 8 lengths.
     ///
     /// # Examples
     ///
@@ -98,8 +98,8 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the rank is above 8, or where the
-    /// lengths that are not 0 multiply to more than an address can count.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the rank is above 8, or if the product
+    /// of the lengths that are not 0 is above `isize::MAX`.
     #[track_caller]
     pub fn checked_len(&self) -> Result<usize> {
         let (mut product, mut overflows) = (1_usize, self.ndim > MAX_RANK);
@@ -116,7 +116,7 @@ impl Shape {
         Ok(if is_empty { 0 } else { product })
     }
 
-    /// Returns the error for a shape without a number of elements.
+    /// Returns the error for a shape whose rank or number of elements is too large.
     #[cold]
     #[track_caller]
     fn too_large(&self) -> Error {
@@ -156,7 +156,8 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// Like [`checked_len`](Self::checked_len), and if the number of bytes overflows.
+    /// As for [`checked_len`](Self::checked_len), and
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the number of bytes overflows.
     #[track_caller]
     pub(crate) fn size_bytes(&self, element_bytes: usize) -> Result<usize> {
         self.checked_len()?
@@ -179,7 +180,7 @@ impl Shape {
         )
     }
 
-    /// Returns the index of `axis`, which counts from the end if negative.
+    /// Returns the index of `axis`. A negative `axis` counts from the end.
     ///
     /// # Errors
     ///
@@ -227,12 +228,12 @@ impl Shape {
         )
     }
 
-    /// Returns this shape with a length in place of [`INFER`], so that it has as many elements as
+    /// Returns this shape with [`INFER`] replaced by a length. The result has as many elements as
     /// `own`.
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where several lengths are [`INFER`], or no
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if several lengths are [`INFER`], or no
     /// length fits.
     #[track_caller]
     pub(crate) fn inferred(self, own: &Self) -> Result<Self> {
@@ -287,7 +288,7 @@ impl Shape {
         dims[..axis].iter().chain(&dims[axis + 1..]).collect()
     }
 
-    /// Returns this shape with another length of `axis`, which must be below the rank.
+    /// Returns this shape with `length` as the length of `axis`, which must be below the rank.
     pub(crate) fn with(mut self, axis: usize, length: usize) -> Self {
         self.set(axis, length);
         self
@@ -364,7 +365,8 @@ impl From<&Shape> for Shape {
 impl PartialEq for Shape {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        // Without a branch or a call, because every operation of an expression compares shapes.
+        // The comparison has no branch and no call, because every operation of an expression
+        // compares shapes.
         let lengths = self.dims.iter().zip(&other.dims);
         lengths.fold(self.ndim == other.ndim, |same, (one, other)| {
             same & (one == other)

@@ -1,4 +1,4 @@
-//! Copies of arrays: elements to the host, and arrays outside of caches or on other devices.
+//! Copies of elements to the host, and copies of arrays outside of caches or on other devices.
 
 use num_complex::Complex;
 
@@ -20,8 +20,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Driver`](crate::ErrorKind::Driver) where the device fails to deliver them; on a CUDA
-    /// device also the errors of [`Device::synchronize`].
+    /// [`Driver`](crate::ErrorKind::Driver) if the copy from the device fails. On a CUDA device,
+    /// also the errors of [`Device::synchronize`].
     #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<T>> {
         Ok(Elements::of(self)?.to_vec())
@@ -40,8 +40,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the array has none or several, and
-    /// [`Driver`](crate::ErrorKind::Driver) where the device fails to deliver it.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the array does not have exactly one
+    /// element. [`Driver`](crate::ErrorKind::Driver) if the copy from the device fails.
     #[track_caller]
     pub fn item(&self) -> Result<T> {
         if self.len() != 1 {
@@ -58,13 +58,13 @@ impl<T: AnyElement> Array<T> {
         Ok(elements.at(elements.layout().offset()))
     }
 
-    /// Returns a copy without gaps, on the same device, that no cache owns. Use it for an array
+    /// Returns a copy without gaps, on the same device, that no cache owns. Call it for an array
     /// that must outlive a scope.
     ///
     /// No gradient passes through the copy. If the array is computed from parameters inside of
     /// [`value_and_grad`](crate::grad::value_and_grad), write
-    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)`.to_uncached()?`, which copies the
-    /// values alone. For the `detach` of PyTorch, write `stop_gradient`.
+    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)`.to_uncached()?`. This copies only the
+    /// values. PyTorch's `detach` is `stop_gradient`.
     ///
     /// # Examples
     ///
@@ -81,7 +81,7 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if gradients are computed through the array,
-    /// and as for [`to_device`](Self::to_device).
+    /// and the errors of [`to_device`](Self::to_device).
     #[track_caller]
     pub fn to_uncached(&self) -> Result<Self> {
         refuse_tracked("to_uncached", self.buffer().value_id())?;
@@ -91,7 +91,7 @@ impl<T: AnyElement> Array<T> {
 }
 
 impl AnyArray {
-    /// Returns a copy without gaps on `device`, from the current scope.
+    /// Returns a copy without gaps on `device`, allocated in the current scope.
     #[track_caller]
     pub(crate) fn copied_to(&self, device: &Device) -> Result<Self> {
         self.copied_into(Buffer::new(device, self.dense_bytes()?)?)
@@ -102,8 +102,8 @@ impl AnyArray {
         self.shape().size_bytes(self.dtype.size_bytes())
     }
 
-    /// Returns a copy of the elements in `buffer`, which has exactly their size. Elements of any
-    /// type are copied as words of their size.
+    /// Copies the elements to `buffer`, which has exactly their size, and returns the copy.
+    /// Elements that are not complex are copied as unsigned integers of their size.
     #[track_caller]
     fn copied_into(&self, buffer: Buffer) -> Result<Self> {
         match (self.dtype, self.dtype.size_bytes()) {

@@ -1,4 +1,4 @@
-//! Views: other layouts over the same memory.
+//! Views: arrays with other layouts over the memory of an array.
 
 use ndarray::SliceInfoElem;
 
@@ -6,7 +6,7 @@ use super::{AnyArray, AnyElement, Array, Layout, Shape};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns a view with the axes in reverse.
+    /// Returns a view with the axes in reverse order.
     ///
     /// # Examples
     ///
@@ -20,13 +20,14 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// None. Every operation on shapes returns a `Result`.
+    /// None: every operation on shapes returns a `Result`.
     #[track_caller]
     pub fn transpose(&self) -> Result<Self> {
         Ok(Self::from_erased(self.erased().transpose()))
     }
 
-    /// Returns a view with the axes in reverse: the short name of [`transpose`](Self::transpose).
+    /// Returns a view with the axes in reverse order. `t` is short for
+    /// [`transpose`](Self::transpose).
     ///
     /// # Examples
     ///
@@ -40,7 +41,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// None. Every operation on shapes returns a `Result`.
+    /// None: every operation on shapes returns a `Result`.
     #[track_caller]
     pub fn t(&self) -> Result<Self> {
         self.transpose()
@@ -61,7 +62,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `axes` does not name every axis
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axes` does not name every axis
     /// once.
     #[track_caller]
     pub fn permute(&self, axes: &[usize]) -> Result<Self> {
@@ -82,7 +83,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `first` or `second` is out of
+    /// range.
     #[track_caller]
     pub fn swap_axes(&self, first: isize, second: isize) -> Result<Self> {
         self.erased()
@@ -105,8 +107,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the view has no such axis,
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where its rank is above 8.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range for the
+    /// view. [`InvalidShape`](crate::ErrorKind::InvalidShape) if the view's rank is above 8.
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Result<Self> {
         self.erased().unsqueeze(axis).map(Self::from_erased)
@@ -125,8 +127,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or its
-    /// length is not 1.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range, or if the
+    /// length of the axis is not 1.
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Result<Self> {
         self.erased().squeeze(axis).map(Self::from_erased)
@@ -146,9 +148,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the array does not broadcast to
-    /// `shape`, [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has a rank above 8
-    /// or a size that overflows.
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the array does not broadcast to
+    /// `shape`. [`InvalidShape`](crate::ErrorKind::InvalidShape) if `shape` has a rank above 8 or a
+    /// size that overflows.
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Result<Self> {
         let view = self.erased().broadcast_to(&shape.into());
@@ -159,8 +161,8 @@ impl<T: AnyElement> Array<T> {
     /// range keeps its axis, and `NewAxis` inserts an axis. Negative indices and bounds count from
     /// the end.
     ///
-    /// A negative step walks its range backwards from the range's end, as in ndarray: `s![0..3;-1]`
-    /// gives elements 2, 1 and 0.
+    /// A negative step iterates over its range from the end, like in ndarray: `s![0..3;-1]` selects
+    /// the elements 2, 1 and 0.
     ///
     /// A write to the view does not change this array. To write into this array, use
     /// [`slice_mut`](Self::slice_mut).
@@ -179,24 +181,24 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `selection` does not name every
-    /// axis, an index or a bound lies outside its axis, or a step is 0;
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where new axes raise the rank above 8.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `selection` does not name every
+    /// axis, an index or a bound lies outside its axis, or a step is 0.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if new axes raise the rank above 8.
     #[track_caller]
     pub fn slice(&self, selection: impl AsRef<[SliceInfoElem]>) -> Result<Self> {
         let view = self.erased().slice(selection.as_ref());
         view.map(Self::from_erased)
     }
 
-    /// Returns a view of every window of `sizes` elements, in steps of one: NumPy's
+    /// Returns a view of all windows of `sizes` elements, in steps of one. This is NumPy's
     /// `sliding_window_view`.
     ///
-    /// The sizes are of the last `sizes.len()` axes. In the view, these axes count the windows, and
-    /// new axes after all others index the elements of each window. Windows `[3, 2]` of an array of
-    /// shape `[8, 6, 5]` have the shape `[8, 4, 4, 3, 2]`. For windows in longer steps, take a
-    /// [slice](Self::slice) of the view.
+    /// `sizes` are the lengths of a window along the last `sizes.len()` axes. In the view, these
+    /// axes index the windows. New last axes index the elements of a window. Windows `[3, 2]` of an
+    /// array of shape `[8, 6, 5]` have the shape `[8, 4, 4, 3, 2]`. For windows in longer steps,
+    /// take a [slice](Self::slice) of the view.
     ///
-    /// Windows overlap, so one element is at several positions of the view. A write to the view
+    /// Windows overlap, so an element may be at several positions of the view. A write to the view
     /// first copies the view's elements.
     ///
     /// # Examples
@@ -216,15 +218,15 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are more sizes than axes,
-    /// or a window is longer than its axis; [`InvalidShape`](crate::ErrorKind::InvalidShape) where
-    /// the view's rank is above 8, or its size overflows.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are more sizes than axes, or
+    /// if a window is longer than its axis. [`InvalidShape`](crate::ErrorKind::InvalidShape) if the
+    /// view's rank is above 8, or if its size overflows.
     #[track_caller]
     pub fn windows(&self, sizes: &[usize]) -> Result<Self> {
         self.erased().windows(sizes).map(Self::from_erased)
     }
 
-    /// Returns a view with one axis in reverse.
+    /// Returns a view with the elements along `axis` in reverse order.
     ///
     /// # Examples
     ///
@@ -237,13 +239,13 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range.
     #[track_caller]
     pub fn flip(&self, axis: isize) -> Result<Self> {
         self.erased().flip(axis).map(Self::from_erased)
     }
 
-    /// Returns views of `parts` equal parts along `axis`, one after another: NumPy's `split`.
+    /// Returns views of `parts` equal parts along `axis`, in order. This is NumPy's `split`.
     ///
     /// # Examples
     ///
@@ -258,29 +260,29 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or
-    /// `parts` does not divide its length.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range, or if
+    /// `parts` does not divide the length of the axis.
     #[track_caller]
     pub fn split(&self, parts: usize, axis: isize) -> Result<Vec<Self>> {
         let parts = self.erased().split(parts, axis)?.into_iter();
         Ok(parts.map(Self::from_erased).collect())
     }
 
-    /// Returns a view for the user: writes to it are reported as writes to a view.
+    /// Returns a view for the user. Writes to the view are reported as writes to a view.
     #[track_caller]
     pub(crate) fn view(&self, layout: Layout) -> Self {
         Self::from_parts(self.buffer().share_as_view(), layout)
     }
 
-    /// Returns a view with another layout, for internal use: writes to it are not reported as
-    /// writes to a view.
+    /// Returns a view with the layout `layout`, for internal use. Writes to the view are not
+    /// reported as writes to a view.
     #[track_caller]
     pub(crate) fn viewed(&self, layout: Layout) -> Self {
         Self::from_parts(self.buffer().share(), layout)
     }
 }
 
-/// The views of [`Array`], compiled once.
+/// Type-erased implementations of the views of [`Array`].
 impl AnyArray {
     #[track_caller]
     pub(crate) fn transpose(&self) -> Self {
@@ -314,8 +316,8 @@ impl AnyArray {
         Ok(self.view(self.layout.broadcast_to(shape)?))
     }
 
-    // Inlined, so that the view is constructed in the caller's memory. A copy of the view would
-    // take 8 % of the time of a slice.
+    // The function is inlined, so that the view is constructed in the caller's memory. A copy of
+    // the view would take 8 % of the time of a slice.
     #[inline]
     #[track_caller]
     pub(crate) fn slice(&self, selection: &[SliceInfoElem]) -> Result<Self> {
@@ -341,7 +343,7 @@ impl AnyArray {
         let layouts = self.layout.split(parts, axis)?;
         let mut parts = Vec::with_capacity(layouts.len());
         for layout in layouts {
-            parts.push(self.view(layout)); // Not in a closure, which would be the caller.
+            parts.push(self.view(layout)); // In a closure, the call site would be the closure.
         }
         Ok(parts)
     }

@@ -9,13 +9,14 @@ use super::{AnyArray, AnyElement, Array, Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
 
-/// The bytes of a chunk in which single elements are uploaded. A chunk fits in the innermost data
-/// cache.
+/// The size in bytes of a chunk, in which single elements are uploaded. A chunk fits in the
+/// innermost data cache.
 const STAGED_BYTES: usize = 16 << 10;
 
 /// An array under construction.
 ///
-/// Invariants: the first elements have been uploaded; the next ones are `staged`.
+/// Invariant: all written elements have been uploaded, except the last elements, which are in
+/// `staged`.
 #[derive(Debug)]
 pub(crate) struct Writer<'s, T: AnyElement> {
     uploads: Uploads<'s>,
@@ -28,14 +29,13 @@ pub(crate) struct Writer<'s, T: AnyElement> {
 #[derive(Debug)]
 struct Uploads<'s> {
     buffer: Buffer,
-    // Borrowed, and the layout made at the end, because moving either costs more than a small
-    // array's memory.
+    // The shape is borrowed, and only `finish` creates the layout. A move of a shape or a layout
+    // takes longer than the allocation of a small array.
     shape: &'s Shape,
     uploaded: usize,
 }
 
 impl Uploads<'_> {
-    /// Returns the bytes that are yet to be written.
     fn remaining(&self) -> usize {
         self.buffer.size_bytes() - self.uploaded
     }
@@ -59,11 +59,11 @@ impl Uploads<'_> {
         Ok(())
     }
 
-    /// Returns the array, every byte of which must have been written.
+    /// Returns the array. Every byte of the array must have been written.
     ///
     /// # Panics
     ///
-    /// Panics if a byte is missing.
+    /// Panics if a byte has not been written.
     #[inline]
     fn finish(self, dtype: DType) -> AnyArray {
         let remaining = self.remaining();
@@ -75,7 +75,7 @@ impl Uploads<'_> {
 impl<'s, T: AnyElement> Writer<'s, T> {
     const STAGED: usize = STAGED_BYTES / size_of::<T>();
 
-    /// Returns a writer for an array of `shape` on `device`, with nothing written yet.
+    /// Returns a writer for a new array of `shape` on `device`.
     #[track_caller]
     pub(crate) fn new(device: &Device, shape: &'s Shape) -> Result<Self> {
         let size_bytes = shape.size_bytes(size_of::<T>())?;
@@ -99,7 +99,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(Self::over(Buffer::new_detached(device, size_bytes)?, shape))
     }
 
-    /// Returns a writer for an array of `shape` in `buffer`, which has exactly its size.
+    /// Returns a writer for an array of `shape` in `buffer`, which has exactly the array's size.
     pub(super) fn over(buffer: Buffer, shape: &'s Shape) -> Self {
         let uploads = Uploads {
             buffer,
@@ -112,7 +112,6 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         }
     }
 
-    /// Returns the number of elements that are yet to be written.
     pub(crate) fn remaining(&self) -> usize {
         self.uploads.remaining() / size_of::<T>() - self.staged.len()
     }
@@ -129,8 +128,8 @@ impl<'s, T: AnyElement> Writer<'s, T> {
 
     #[track_caller]
     pub(crate) fn repeat(&mut self, value: T, count: usize) -> Result<()> {
-        // If nothing is staged yet, stages nothing, because a small array of zeros must not
-        // allocate host memory.
+        // If nothing is staged yet, the elements are written directly, because a small array of
+        // zeros must not allocate host memory.
         if !self.staged.is_empty() && self.staged.len() + count <= Self::STAGED {
             self.staged.resize(self.staged.len() + count, value);
             return Ok(());
@@ -185,7 +184,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     }
 
     /// Writes every remaining element in chunks. `fill` receives the position of a chunk's first
-    /// element among the remaining ones, and the chunk.
+    /// element among the remaining elements, and the chunk.
     #[track_caller]
     pub(crate) fn fill_chunks(&mut self, mut fill: impl FnMut(usize, &mut [T])) -> Result<()> {
         self.flush()?;
@@ -201,8 +200,8 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(())
     }
 
-    /// Like [`fill_chunks`](Self::fill_chunks), for a function without effects, which is not called
-    /// on a device without data.
+    /// Like [`fill_chunks`](Self::fill_chunks), for a function without side effects. On a meta
+    /// device, the function is not called.
     #[track_caller]
     pub(crate) fn compute_chunks(&mut self, fill: impl FnMut(usize, &mut [T])) -> Result<()> {
         match self.uploads.buffer.device().backend().is_meta() {
@@ -211,12 +210,12 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         }
     }
 
-    /// Returns the array, every element of which must have been written.
+    /// Returns the array. Every element of the array must have been written.
     ///
     /// # Panics
     ///
-    /// Panics if an element is missing, because all code that reads an array relies on every
-    /// element.
+    /// Panics if an element has not been written. All code that reads an array relies on this
+    /// check.
     #[inline]
     #[track_caller]
     pub(crate) fn finish(mut self) -> Result<Array<T>> {

@@ -1,4 +1,4 @@
-//! Parts of a program that the backward pass runs again.
+//! Checkpoints: functions that the backward pass runs again.
 
 use std::panic::Location;
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use crate::ops::derivatives::{
 };
 use crate::ops::random::{replace_thread_state, thread_state};
 
-/// Returns the value of `run`, and saves only this value and the arrays in `inputs`. If a tape
-/// tracks one of these arrays, the backward pass calls `run` again, with the same random numbers,
-/// on the same tape. With `checks_values`, the value is also saved for a comparison with the second
-/// run.
+/// Returns the value of `run`, and saves only the arrays in `inputs` for the backward pass. If a
+/// tape tracks one of these arrays, the backward pass calls `run` again. This call draws equal
+/// random numbers and records on the same tape. If `checks_values` is set, the value is also saved,
+/// and compared with the value of the second call.
 ///
-/// Both runs read the arrays that `run` captures. The tape records these reads in the first run,
-/// because the gradients of captured parameters are complete only after the second run.
+/// `run` reads its captured arrays in each call. The tape records these reads in the first call.
+/// The gradients of captured parameters are complete only after the second call.
 ///
 /// # Errors
 ///
@@ -95,7 +95,7 @@ pub(crate) fn checkpointed<T: Float>(
     Ok(Array::from_parts(buffer, layout))
 }
 
-/// Returns an error if elements differ, unless both are NaN.
+/// Returns an error if two elements at one index differ, unless both elements are NaN.
 fn check_values<T: Float>(again: &Array<T>, first: &Array<T>) -> Result<()> {
     let are_numbers = again.is_nan().and(first.is_nan()).not();
     if !again.ne(first).and(are_numbers).any()?.item()? {

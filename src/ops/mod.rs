@@ -1,8 +1,8 @@
 //! Operations: lazy expressions and their evaluation.
 //!
-//! An operation is a row of a table: in [`elementwise`](expression::elementwise) if it maps
-//! elements, in [`reductions`](lanes::reductions) if it reduces them. Its uses (eager, fused,
-//! reduced, in place) all follow from the expression type.
+//! An operation that maps elements is a row of a table in [`elementwise`](expression::elementwise).
+//! An operation that reduces elements is a row of a table in [`reductions`](lanes::reductions). The
+//! uses of an operation (eager, fused, reduced, in place) follow from the expression type.
 //!
 //! | Folder | What it is |
 //! |---|---|
@@ -17,12 +17,12 @@
 //! Architecture invariant: building an expression neither fails nor allocates device memory, and
 //! only [`host`] and [`cuda`] touch memory.
 
-/// `on_device!(device, touching operands, name(…))` calls the function of that name in [`host`] or
-/// in [`cuda`] for work on `operands`. It passes the work's position in the order of streams: after
-/// other streams' work on the operands' memory. A recording reports the time of the work, with the
-/// line that called the function in which the macro is used.
+/// Calls the function `name` of [`host`] or [`cuda`]: `on_device!(device, touching operands,
+/// name(…))`. The function enqueues work on `operands`. The work is ordered after other streams'
+/// work on the operands' memory. A recording reports the time of the work, with the line that
+/// called the function in which the macro is used.
 ///
-/// If the arguments differ, the two calls are written out:
+/// If the arguments of the two functions differ, write the two calls:
 /// `on_device!(device, touching operands, order => host::f(order, …), cuda::f(order, …))`.
 macro_rules! on_device {
     (

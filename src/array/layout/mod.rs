@@ -1,4 +1,4 @@
-//! Layouts: lengths, strides and an offset, all in elements. Pure arithmetic.
+//! Layouts: lengths, strides and an offset, all in elements.
 //!
 //! Architecture invariant: this module accesses no memory, so tests can compare a layout with a
 //! plain list of indices.
@@ -11,11 +11,15 @@ use crate::error::{Error, ErrorCode, Result};
 
 pub(crate) use cachescope_kernels::walk::Walk;
 
-/// The elements of an array, in row-major order of its axes.
+/// The shape, the strides and the offset of an array, which define the index of each element.
 ///
-/// Invariants: the rank is at most 8; the lengths that are not 0 multiply to at most `isize::MAX`;
-/// no length times its stride overflows; where the layout has elements, the index of each is within
-/// `0..=isize::MAX`; strides of unused axes are 0.
+/// Invariants:
+///
+/// - The rank is at most 8.
+/// - The lengths that are not 0 multiply to at most `isize::MAX`.
+/// - No length times its stride overflows.
+/// - If the layout has elements, the index of each element is within `0..=isize::MAX`.
+/// - The strides of unused axes are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     shape: Shape,
@@ -24,7 +28,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Returns a walk over the elements of `layouts`, which must have one shape.
+    /// Returns a walk over the elements of `layouts`, which must have equal shapes.
     pub(crate) fn walk<const K: usize>(layouts: [&Self; K]) -> Walk<K> {
         let dims = layouts[0].dims();
         assert!(
@@ -47,7 +51,7 @@ impl Layout {
         Ok(Self::row_major(shape))
     }
 
-    /// Like [`contiguous`](Self::contiguous), for a shape whose length was checked.
+    /// Like [`contiguous`](Self::contiguous), for a shape whose length the caller has checked.
     #[inline]
     pub(crate) fn row_major(shape: &Shape) -> Self {
         Self {
@@ -58,11 +62,11 @@ impl Layout {
     }
 
     /// Returns a layout with the strides `strides`, one for each axis, and the lowest index 0. The
-    /// strides of axes with less than two elements are not used.
+    /// strides of axes with fewer than two elements are not used.
     ///
     /// # Errors
     ///
-    /// As for [`Shape::checked_len`], and [`InvalidShape`](crate::ErrorKind::InvalidShape) where an
+    /// As for [`Shape::checked_len`], and [`InvalidShape`](crate::ErrorKind::InvalidShape) if an
     /// index overflows.
     #[track_caller]
     pub(crate) fn strided(shape: &Shape, strides: &[isize]) -> Result<Self> {
@@ -93,7 +97,7 @@ impl Layout {
         Ok(strided)
     }
 
-    /// Returns a layout with this shape, in row-major order without gaps, from index 0.
+    /// Returns the row-major layout of this shape without gaps, from index 0.
     #[inline]
     pub(crate) fn dense(&self) -> Self {
         Self::row_major(&self.shape)
@@ -109,7 +113,6 @@ impl Layout {
         self.shape.dims()
     }
 
-    /// Returns the stride of each axis.
     #[inline]
     pub(crate) fn strides(&self) -> &[isize] {
         &self.strides[..self.ndim()]
@@ -145,7 +148,8 @@ impl Layout {
         }
     }
 
-    /// Returns whether the elements are contiguous in row-major order, from any offset.
+    /// Returns whether the elements are contiguous in row-major order. The offset may have any
+    /// value.
     #[inline]
     pub(crate) fn is_contiguous(&self) -> bool {
         let mut step = 1;
@@ -176,16 +180,18 @@ impl Layout {
         Some((lowest, highest))
     }
 
-    /// Returns whether an element may have several positions in the shape, as along broadcast axes
-    /// or in overlapping windows. `false` is certain; for slices of windows, `true` is not.
+    /// Returns whether an element may have several positions in the shape, such as along broadcast
+    /// axes or in overlapping windows. The result `false` is exact. For slices of windows, the
+    /// result `true` may be wrong.
     #[inline]
     pub(crate) fn repeats(&self) -> bool {
         let axes = self.dims().iter().zip(self.strides()).rev();
         !are_nested(axes.map(|(&length, &stride)| (length, stride))) && self.repeats_in_any_order()
     }
 
-    /// Computes [`repeats`](Self::repeats) with the axes sorted by their strides. Used if the
-    /// strides do not grow from the last axis to the first.
+    /// Computes [`repeats`](Self::repeats) with the axes sorted by their strides.
+    /// [`repeats`](Self::repeats) calls it if the strides do not grow from the last axis to the
+    /// first.
     fn repeats_in_any_order(&self) -> bool {
         let mut axes = [(0, 0); MAX_RANK];
         let axes = &mut axes[..self.ndim()];
@@ -229,14 +235,14 @@ impl Layout {
         }
     }
 
-    /// Returns a layout with these lengths and strides, whose first element is at `offset`.
+    /// Returns this layout with its first element at `offset`.
     #[inline]
     pub(crate) fn starting_at(&self, offset: usize) -> Self {
         Self { offset, ..*self }
     }
 }
 
-/// Returns the error for strides whose elements do not fit an address space.
+/// Returns the error for a layout whose indices do not fit an address space.
 #[cold]
 #[track_caller]
 fn too_far(shape: &Shape, strides: &[isize]) -> Error {
@@ -245,8 +251,8 @@ fn too_far(shape: &Shape, strides: &[isize]) -> Error {
     Error::new(ErrorCode::Size, text)
 }
 
-/// Returns whether the stride of each axis exceeds the reach of all axes before it. If so, no
-/// element has two positions.
+/// Returns whether the stride of each axis exceeds the reach of all earlier axes of the iterator.
+/// If so, no element has two positions. Items are lengths and strides.
 #[inline]
 fn are_nested(axes: impl Iterator<Item = (usize, isize)>) -> bool {
     let mut reach = 0usize;
@@ -256,21 +262,21 @@ fn are_nested(axes: impl Iterator<Item = (usize, isize)>) -> bool {
             if step <= reach {
                 return false;
             }
-            // Saturates only if the array has no elements.
+            // The sum saturates only if the array has no elements.
             reach = reach.saturating_add(step.saturating_mul(length - 1));
         }
     }
     true
 }
 
-/// Returns the strides of a row-major layout without gaps; `shape.checked_len()` must have
-/// succeeded.
+/// Returns the strides of a row-major layout without gaps. The caller must have checked the length
+/// of `shape`.
 fn contiguous_strides(shape: &Shape) -> [isize; MAX_RANK] {
     let mut strides = [0; MAX_RANK];
     let mut step = 1isize;
     for (axis, &length) in shape.dims().iter().enumerate().rev() {
         strides[axis] = step;
-        // Lengths of 0 count as 1, as in `checked_len`, so the product does not overflow.
+        // Lengths of 0 count as 1, like in `checked_len`, so the product does not overflow.
         step *= length.max(1) as isize;
     }
     strides

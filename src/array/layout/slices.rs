@@ -1,4 +1,4 @@
-//! Layouts of parts: ranges and indices of axes.
+//! Slices of layouts: ranges and indices along axes.
 
 use std::ops::Range;
 
@@ -10,14 +10,15 @@ use crate::array::shape::{MAX_RANK, Shape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 impl Layout {
-    /// Selects a view with `s![…]`, with ndarray's meaning: a negative step walks its range from
-    /// the end.
+    /// Returns the layout of the selection `parts`, with the meaning of ndarray's `s![…]`. A
+    /// negative step iterates over its range from the end.
     ///
     /// # Errors
     ///
-    /// The errors name `operation` and the shape:
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `parts` does not name every
-    /// axis, an index or a bound lies outside its axis, or a step is 0;
+    /// The errors name `operation` and the shape.
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `parts` does not name every axis,
+    /// an index or a bound lies outside its axis, or a step is 0.
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if new axes raise the rank above 8.
     #[track_caller]
     pub(crate) fn slice(&self, operation: &str, parts: &[SliceInfoElem]) -> Result<Self> {
@@ -32,8 +33,8 @@ impl Layout {
             )));
         }
         let of = (operation, &self.shape);
-        // Removes indexed axes after all ranges, and inserts new axes last. So no intermediate
-        // layout exceeds the maximum rank unless the result does.
+        // Indexed axes are removed after all ranges are selected, and new axes are inserted last.
+        // An intermediate layout then exceeds the maximum rank only if the result does.
         let mut sliced = *self;
         let (mut axis, mut dropped) = (0, [false; MAX_RANK]);
         for part in parts {
@@ -59,8 +60,8 @@ impl Layout {
         Ok(sliced)
     }
 
-    /// Returns the layout of the elements of `range` along `axis`, one every `step`. The range must
-    /// lie within the axis.
+    /// Returns the layout of the elements of `range` along `axis`, with the step `step`. The range
+    /// must lie within the axis.
     #[track_caller]
     pub(crate) fn part(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Self> {
         let (start, end) = (range.start as isize, range.end as isize);
@@ -70,8 +71,8 @@ impl Layout {
         Ok(part)
     }
 
-    /// Selects `start..end;step` of one axis. An error names the operation and the operand's shape,
-    /// `of`.
+    /// Restricts an axis to `start..end;step`. An error names the operation and the operand's
+    /// shape, which are in `of`.
     #[track_caller]
     pub(super) fn select_range(
         &mut self,
@@ -104,7 +105,7 @@ impl Layout {
         let begin = if step < 0 { last - 1 } else { first };
         let reach = begin as isize * self.strides[axis];
         self.offset = self.offset.wrapping_add_signed(reach);
-        // If a stride overflows, its axis has at most one element, and the stride is not used.
+        // If the product overflows, the axis has at most one element, and the stride is not used.
         self.strides[axis] = if count <= 1 {
             0
         } else {
@@ -113,8 +114,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Selects one element of an axis, whose length becomes 1. An error names the operation and the
-    /// operand's shape, `of`.
+    /// Restricts an axis to one index. The length of the axis becomes 1. An error names the
+    /// operation and the operand's shape, which are in `of`.
     #[track_caller]
     fn select_index(&mut self, of: (&str, &Shape), axis: usize, index: isize) -> Result<()> {
         let length = self.dims()[axis];

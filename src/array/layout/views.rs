@@ -6,7 +6,7 @@ use crate::array::shape::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 impl Layout {
-    /// Returns the layout with the axes in reverse.
+    /// Returns the layout with the axes in reverse order.
     pub(crate) fn transpose(&self) -> Self {
         let mut axes = [0; MAX_RANK];
         let axes = &mut axes[..self.ndim()];
@@ -50,7 +50,7 @@ impl Layout {
     /// Returns the layout with a new axis of length 1, which is axis `axis` of the result.
     #[track_caller]
     pub(crate) fn unsqueeze(&self, axis: isize) -> Result<Self> {
-        // The new axis may be the last, so one more index is valid than the layout has axes.
+        // `axis` is an axis of the result, which has one axis more than this layout.
         let rank = self.ndim() + 1;
         match count_from(axis, rank).filter(|&at| at < rank) {
             Some(at) => self.inserted(at).map_err(|error| error.of("unsqueeze")),
@@ -58,7 +58,7 @@ impl Layout {
         }
     }
 
-    /// Returns the layout without the axis, which must have length 1.
+    /// Returns the layout without `axis`, which must have length 1.
     #[track_caller]
     pub(crate) fn squeeze(&self, axis: isize) -> Result<Self> {
         let at = self.shape.axis("squeeze", axis)?;
@@ -133,12 +133,12 @@ impl Layout {
         fixed.broadcast_to(target)
     }
 
-    /// Returns the layouts of equal parts along `axis`, one after another.
+    /// Returns the layouts of `parts` equal parts along `axis`, in order.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis, or `parts` does
-    /// not divide its length.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the layout does not have the axis, or if
+    /// `parts` does not divide the length of the axis.
     #[track_caller]
     pub(crate) fn split(&self, parts: usize, axis: isize) -> Result<Vec<Self>> {
         let at = self.shape.axis("split", axis)?;
@@ -161,8 +161,8 @@ impl Layout {
         Ok(split)
     }
 
-    /// Returns the layout of these elements in another shape. Returns `None` if no strides produce
-    /// the row-major order, so that a copy is needed.
+    /// Returns the layout of these elements in the shape `target`. Returns `None` if no strides
+    /// produce the elements in row-major order, so that a copy is needed.
     ///
     /// # Errors
     ///
@@ -191,8 +191,8 @@ impl Layout {
         }))
     }
 
-    /// Returns the layout of every window of `sizes` elements along the last `sizes.len()` axes.
-    /// These axes count the windows. New axes, after all others, index the elements of each window.
+    /// Returns the layout of all windows of `sizes` elements along the last `sizes.len()` axes.
+    /// These axes then index the windows. New axes at the end index the elements of a window.
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ impl Layout {
         let shape: Shape = shape.dims().iter().chain(sizes).collect();
         let mut windows = Self::contiguous(&shape)?;
         if windows.len() == 0 {
-            // Without elements, strides may be anything.
+            // A layout without elements may have any strides.
             return Ok(windows);
         }
         windows.offset = self.offset;
@@ -271,10 +271,10 @@ impl Layout {
 
     /// Returns the strides that produce the elements in the shape `target` without moving them,
     /// after NumPy's `_attempt_nocopy_reshape`. Matches groups of own and target axes that span
-    /// equal numbers of elements. The own axes of a group must be equivalent to one axis with one
-    /// stride.
+    /// equal numbers of elements. Returns `None` unless the own axes of each group are equivalent
+    /// to one axis with one stride.
     fn regrouped(&self, target: &[usize]) -> Option<[isize; MAX_RANK]> {
-        // Skips axes of length 1, whose strides are not used.
+        // Axes of length 1 are skipped, because their strides are not used.
         let mut own = [(0usize, 0isize); MAX_RANK];
         let mut owned = 0;
         for (&length, &stride) in self.dims().iter().zip(self.strides()) {
@@ -344,8 +344,9 @@ impl Layout {
         })
     }
 
-    /// Returns the layout of the elements at equal indices on two axes of one length. One axis in
-    /// the place of `first` replaces both. `first` is before `second`.
+    /// Returns the layout of the elements at equal indices on two axes of one length. The axis
+    /// `first` then indexes the diagonal, and the axis `second` is removed. `first` must be before
+    /// `second`.
     pub(crate) fn diagonal(&self, first: usize, second: usize) -> Self {
         debug_assert!(first < second && self.dims()[first] == self.dims()[second]);
         let mut diagonal = *self;
@@ -353,7 +354,7 @@ impl Layout {
         diagonal.removed(second)
     }
 
-    /// Returns the layout without an axis, at index 0 of that axis.
+    /// Returns the layout of the elements at index 0 of the axis `at`, without this axis.
     pub(super) fn removed(&self, at: usize) -> Self {
         let mut strides = self.strides;
         strides.copy_within(at + 1.., at);

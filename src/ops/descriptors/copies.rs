@@ -1,4 +1,4 @@
-//! Walks over the elements that a copy reads and writes, for the copies of both devices.
+//! Walks over the elements that a copy reads and writes, on the host and on CUDA devices.
 
 use std::cmp::Ordering;
 
@@ -18,8 +18,8 @@ pub(in crate::ops) enum Copying {
 }
 
 impl Copying {
-    /// Returns a walk over the elements that `self` selects from `layout`, and over a contiguous
-    /// new array with an equal number of elements.
+    /// Returns a walk over the elements that `self` selects from `layout`, and over a new
+    /// contiguous array of these elements.
     #[inline(always)]
     pub(in crate::ops) fn walk(self, layout: &Layout) -> Walk<2> {
         match self {
@@ -36,7 +36,7 @@ fn repeated(layout: &Layout, at: usize, times: usize) -> Walk<2> {
         let (length, [from, to]) = pair;
         let spread = (length, [from, to.wrapping_mul(times as isize)]);
         let none = (1, [0, 0]);
-        // Along the axis, first the elements, then the repetitions of each element.
+        // The axis `at` becomes two axes: the elements, and the repetitions of each element.
         let axes = match axis.cmp(&at) {
             Ordering::Less => [spread, none],
             Ordering::Equal => [spread, (times, [0, to])],
@@ -65,20 +65,20 @@ pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) ->
     let side = length + k.unsigned_abs();
     assert_eq!(shape.dims(), [side, side], "no matrix of the vector");
     let (row, column) = start_of(k);
-    // If this expression overflows, the shape does, too.
+    // If the product overflows, the size of the shape overflows, too.
     let first = row.wrapping_mul(side).wrapping_add(column);
     let step = [stride, (side as isize).wrapping_add(1)];
     Walk::over([vector.offset(), first], [(length, step)])
 }
 
-/// Returns a walk for each of several arrays, which are given by their layouts. Each walk visits an
-/// array and its part of a new array of `shape`. The new array stores the arrays one after another
-/// along the axis `at`. The parts do not overlap, and cover the whole new array.
+/// Returns one walk for each layout in `layouts`. A walk visits an array and its part of a new
+/// array of `shape`. The parts are consecutive along the axis `at`. They do not overlap, and cover
+/// the whole new array.
 ///
 /// # Panics
 ///
-/// Panics if an array differs from `shape` in another axis, or if the arrays' lengths along `at` do
-/// not add up to the shape's length.
+/// Panics if an array differs from `shape` in another axis. Panics if the arrays' lengths along
+/// `at` do not add up to the shape's length.
 #[inline]
 #[track_caller]
 pub(in crate::ops) fn joined_parts<'a>(

@@ -20,8 +20,8 @@ impl IndexSpace {
         }
     }
 
-    /// Returns the row-major order of `shape` with its axes in the order of `axes`, which names
-    /// each axis once.
+    /// Returns the row-major order of `shape` with permuted axes. `axes` names each axis once,
+    /// slowest first.
     pub(crate) fn reordered(shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
         Self {
             shape: *shape,
@@ -30,7 +30,6 @@ impl IndexSpace {
         }
     }
 
-    /// Returns the shape whose axes are ordered.
     #[cfg_attr(
         not(feature = "cuda"),
         allow(dead_code, reason = "kernels of CUDA devices use it")
@@ -48,7 +47,6 @@ impl IndexSpace {
         self.axes
     }
 
-    /// Returns the number of elements.
     pub(in crate::ops) fn count(&self) -> usize {
         self.shape.dims().iter().product()
     }
@@ -57,8 +55,8 @@ impl IndexSpace {
     ///
     /// # Panics
     ///
-    /// Panics if the operand does not broadcast to the index space. The expression's shape excludes
-    /// this case.
+    /// Panics if the operand does not broadcast to the index space. The check of the expression's
+    /// shape excludes this case.
     #[inline]
     pub(in crate::ops) fn place(&self, operand: &Layout) -> Walk<1> {
         let lead = self.shape.ndim() - operand.ndim();

@@ -4,8 +4,8 @@ use cachescope_kernels::lanes::Lanes;
 
 use crate::array::{AxisSet, Shape};
 
-/// Returns the lanes along the `reduced` axes, if there are such axes and no other axes are between
-/// them.
+/// Returns the lanes along the `reduced` axes. Returns `None` if the set is empty, or if other axes
+/// are between the reduced axes.
 pub(in crate::ops) fn lanes_along_all(reduced: AxisSet, shape: &Shape) -> Option<Lanes> {
     let dims = shape.dims();
     let is_reduced = |axis: &usize| reduced.contains(*axis);

@@ -1,11 +1,10 @@
-//! Matrices in the last two axes of an array, their diagonals, and the triangles that diagonals
-//! bound.
+//! Matrices in the last two axes of an array, and their diagonals.
 
 use crate::array::{Layout, Shape};
 use crate::error::Result;
 pub(in crate::ops) use cachescope_kernels::moves::triangles::Triangle;
 
-/// Returns the row and the column that diagonal `k` begins at.
+/// Returns the row and the column of the first element of diagonal `k`.
 pub(in crate::ops) fn start_of(k: isize) -> (usize, usize) {
     match k.unsigned_abs() {
         rows if k < 0 => (rows, 0),
@@ -23,7 +22,6 @@ pub(in crate::ops) fn length_of(matrix: &Shape, k: isize) -> usize {
 /// Returns a layout of at least two axes. A vector gets the additional axis `axis` of length 1.
 #[track_caller]
 pub(in crate::ops) fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
-    // A vector is a matrix with an axis of length 1 on the outside.
     match layout.ndim() {
         1 => layout.unsqueeze(axis),
         _ => Ok(*layout),

@@ -1,5 +1,5 @@
-//! Descriptions of work that the kernels of both devices take: the elements that a copy walks over,
-//! the order of a sort, the lanes of a reduction. They are plain data over shapes and layouts.
+//! Descriptions of operations for the kernels of the host and of CUDA devices. They are plain data
+//! over shapes and layouts, such as the lanes of a reduction.
 
 mod copies;
 #[cfg(feature = "linalg")]

@@ -1,19 +1,18 @@
-//! Layouts and walks that the devices' gathers and scatters share. Only kernels read the indices
-//! themselves.
+//! Layouts and walks of gathers and scatters, for the host and for CUDA devices. Only kernels read
+//! the indices themselves.
 
 use crate::array::{Layout, Shape, Walk};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::order::aliasing::Target;
 
-/// The axis that the indices count along.
+/// The axis along which indices select elements.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Axis {
     /// The length of the axis, which bounds the indices.
     pub(in crate::ops) length: usize,
-    /// The stride of the axis.
     pub(in crate::ops) step: isize,
-    /// The operation that reports of invalid indices name.
+    /// The operation that error messages about invalid indices name.
     #[cfg_attr(
         not(feature = "cuda"),
         allow(dead_code, reason = "kernels of CUDA devices use it")
@@ -34,18 +33,19 @@ impl Axis {
 /// The elements that an index along an axis selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Picking {
-    /// A part of the array: the axes of the indices replace the axis.
+    /// Each index selects a part of the array. The axes of the indices replace the axis.
     Parts,
-    /// An element: array and indices broadcast to each other, except along the axis.
+    /// Each index selects an element. The array and the indices broadcast to each other, except
+    /// along the axis.
     Elements,
     /// Like `Elements`, but the indices are classes, which do not count from the end.
     Classes,
 }
 
 impl Picking {
-    /// Returns the axis `at` of `layout`, and a walk over the elements at its index 0 and over
-    /// `indices`. The walk has one position for each element of a new array of `shape`, which the
-    /// caller checks.
+    /// Returns the axis `at` of `layout`, and a walk over the elements at index 0 of this axis and
+    /// over `indices`. The walk has one position for each element of a new array of `shape`. The
+    /// caller must check the length of `shape`.
     #[inline(always)]
     #[track_caller]
     pub(in crate::ops) fn walk(
@@ -79,10 +79,10 @@ impl Picking {
     }
 }
 
-/// Returns a walk over the elements of `target` at index 0, the indices and the values. Used by
-/// operations that add each of `values` to an element of `target`, or write the value to this
-/// element. The index of the value selects the element along the axis `at`. Indices and values
-/// broadcast to `shape`, and so does `target`, except along this axis.
+/// Returns the walk of a scatter: over the elements of `target` at index 0 of the axis `at`, over
+/// `indices`, and over `values`. A scatter adds or writes each value to the element of `target`
+/// that the value's index selects along this axis. `indices` and `values` broadcast to `shape`.
+/// `target` broadcasts to `shape` except along this axis.
 ///
 /// # Panics
 ///

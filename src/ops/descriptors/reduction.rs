@@ -12,7 +12,7 @@ pub(in crate::ops) struct ReductionPlan {
     /// The elements are numbered along the outputs' slower axes, then along the reduction, then
     /// along the outputs' faster axes.
     pub(in crate::ops) space: IndexSpace,
-    /// The elements of each output.
+    /// The lanes, one for each output.
     pub(in crate::ops) lanes: Lanes,
     /// The shape of all outputs.
     pub(in crate::ops) outputs: Shape,
@@ -41,11 +41,13 @@ impl ReductionPlan {
     }
 
     /// Returns the plan with one output for each position on the axes that are not `reduced`. If
-    /// `keeps`, the reduced axes have length 1 in the result. Otherwise, the result does not have
-    /// the reduced axes. If reduced elements are closer in memory than elements along the last kept
-    /// axis, the reduced axes vary fastest. Otherwise the reduction is at the position of its last
-    /// axis. If its last axis is after all kept axes longer than 1, it is at the position of its
-    /// first axis instead.
+    /// `keeps` is set, the result has the reduced axes with length 1. Otherwise, the result lacks
+    /// the reduced axes.
+    ///
+    /// If reduced elements are closer in memory than elements along the last kept axis, the reduced
+    /// axes vary fastest. Otherwise, all reduced axes are numbered at the position of the last
+    /// reduced axis. If the last reduced axis is after all kept axes longer than 1, the position of
+    /// the first reduced axis is used.
     pub(in crate::ops) fn along(
         graph: &ExpressionGraph<'_>,
         reduced: AxisSet,
@@ -89,8 +91,9 @@ impl ReductionPlan {
     }
 }
 
-/// Returns the shape of the outputs of a reduction along the `reduced` axes of `shape`. If `keeps`,
-/// the outputs have these axes with length 1. Otherwise, the outputs do not have them.
+/// Returns the shape of the outputs of a reduction along the `reduced` axes of `shape`. If `keeps`
+/// is set, the outputs have the reduced axes with length 1. Otherwise, the outputs lack the reduced
+/// axes.
 pub(in crate::ops) fn outputs_of(shape: &Shape, reduced: AxisSet, keeps: bool) -> Shape {
     let lengths = shape.dims().iter().enumerate();
     let lengths = lengths.filter_map(|(axis, &length)| match (reduced.contains(axis), keeps) {
@@ -101,8 +104,8 @@ pub(in crate::ops) fn outputs_of(shape: &Shape, reduced: AxisSet, keeps: bool) -
     lengths.collect()
 }
 
-/// Returns the number of `kept` axes that vary slower than the `reduced` axes. Outputs are in the
-/// order of the kept axes, so nothing else has to be chosen.
+/// Returns the number of `kept` axes that vary slower than the `reduced` axes. The outputs are in
+/// the order of the kept axes, so this number determines the order of all axes.
 fn split_outputs(
     dims: &[usize],
     reach: &[usize; MAX_RANK],

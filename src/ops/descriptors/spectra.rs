@@ -11,7 +11,7 @@ pub(in crate::ops) fn spectrum_of(dtype: DType) -> DType {
     }
 }
 
-/// Returns the type of the parts of complex numbers of `dtype`.
+/// Returns the type of the real and imaginary parts of complex numbers of `dtype`.
 pub(in crate::ops) fn part_of(dtype: DType) -> DType {
     match dtype {
         DType::C32 => DType::F32,

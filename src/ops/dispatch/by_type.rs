@@ -1,4 +1,4 @@
-//! Reductions for the element types in which gradients, and norms of layers, are computed.
+//! Reductions for the element types in which gradients and layer norms are computed.
 
 use num_complex::Complex;
 
@@ -8,8 +8,8 @@ use crate::array::DType;
 use cachescope_kernels::reduce::{Max, Min, Prod};
 use cachescope_kernels::reduce::{Mean, Norm, Std, Sum, Var};
 
-/// The reductions of an operation for `f32`, `f64` and, if the operation supports them, complex
-/// numbers of both types and `i64`.
+/// The reductions of an operation for `f32` and `f64`. An operation may also have reductions for
+/// `Complex<f32>`, `Complex<f64>` and `i64`.
 pub(in crate::ops) struct WideReduction([Option<Reduction>; 5]);
 
 impl WideReduction {

@@ -1,4 +1,4 @@
-//! The device that an operation runs on, which is the device of all its operands.
+//! The device of an operation, which is the device of all its operands.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use cachescope_kernels::elementwise::call::MOST_OPERANDS;
 /// An operand with its name in messages, its device and its shape.
 pub(in crate::ops) type Located<'a> = (&'a str, &'a Device, &'a Shape);
 
-/// Returns the device that all operands of `operation` are on; `None` if there are no operands.
+/// Returns the device that all operands of `operation` are on, or `None` if there are no operands.
 ///
 /// # Errors
 ///
@@ -33,8 +33,9 @@ pub(in crate::ops) fn device_of<'a>(
     }
 }
 
-/// Returns the error for the first function in `graph` whose operands are on two devices. If each
-/// result is on one device, the error names `operation` and two results.
+/// Returns the error for operands on two devices. The error names the first function in `graph`
+/// with such operands. If each result is on one device, the error names `operation` and two
+/// results.
 #[cold]
 #[track_caller]
 fn mixed_devices(operation: &str, graph: &ExpressionGraph<'_>) -> Error {
@@ -75,7 +76,7 @@ fn mixed_devices(operation: &str, graph: &ExpressionGraph<'_>) -> Error {
     device_mismatch(operation, one, other)
 }
 
-/// Finds two of `nodes` that are on different devices, and returns their positions.
+/// Finds two of `nodes` on different devices, and returns the position and the device of each.
 fn two_devices<'a>(
     nodes: impl Iterator<Item = usize>,
     devices: &[Option<&'a Device>],
@@ -115,7 +116,7 @@ pub(in crate::ops) fn device_for<'a>(
     })
 }
 
-/// Checks that two operands are on one device. Each operand has the name that messages use.
+/// Checks that two operands are on one device. Error messages use the names of the operands.
 ///
 /// # Errors
 ///
@@ -155,7 +156,7 @@ pub(in crate::ops) fn device_mismatch(
 }
 
 /// Returns the array of `tree`, if `tree` is a single array that can be read without an expression
-/// graph. The array is on a host, not empty and contiguous, and no tape tracks it.
+/// graph. This array is contiguous, not empty, not on a CUDA device, and no tape tracks it.
 pub(in crate::ops) fn contiguous_array(tree: &dyn Tree) -> Option<Operand<'_>> {
     let operand = tree.as_operand()?;
     let is_direct = !(is_live() && operand.buffer.value_id().is_some())

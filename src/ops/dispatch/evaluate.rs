@@ -10,7 +10,8 @@ use crate::ops::expression::graph::{ExpressionGraph, Results};
 use crate::ops::order::aliasing::{Overwritable, Target};
 use crate::ops::order::{ReadOperands, UpdateTargets};
 
-/// Returns the single result of `graph`, broadcast to `shape`, whose length was checked.
+/// Returns the single result of `graph`, broadcast to `shape`. The caller must have checked the
+/// length of `shape`.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     graph: &ExpressionGraph<'_>,
@@ -21,7 +22,7 @@ pub(in crate::ops) fn evaluate(
     Ok(results.pop().expect("the graph has one result"))
 }
 
-/// Returns all results of `graph`, from one pass over `shape`.
+/// Returns all results of `graph`, broadcast to `shape`, from one pass.
 #[track_caller]
 pub(in crate::ops) fn evaluate_all(
     graph: &ExpressionGraph<'_>,
@@ -37,9 +38,8 @@ pub(in crate::ops) fn evaluate_all(
     )
 }
 
-/// Writes each result of `graph` over its target. The targets are on one device and have one shape,
-/// to which the results broadcast. The targets must have been checked against the operands that the
-/// expression graph reads.
+/// Writes each result of `graph` to its target. The targets are on one device and have one shape.
+/// The results broadcast to this shape.
 #[track_caller]
 pub(in crate::ops) fn store(graph: &ExpressionGraph<'_>, targets: Overwritable<'_>) -> Result<()> {
     let buffers: SmallVec<[&Buffer; 1]> = targets.targets().iter().map(Target::buffer).collect();

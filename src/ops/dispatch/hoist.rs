@@ -1,5 +1,5 @@
-//! Loop-invariant code motion: computes once what a broadcast would compute for each of its
-//! elements.
+//! Loop-invariant code motion: computes a node once if broadcasting would compute it again for each
+//! output element.
 
 use std::borrow::Cow;
 
@@ -12,18 +12,18 @@ use crate::error::Result;
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind, wanted};
 use crate::ops::expression::tree::Operand;
 
-/// Nodes that are computed into memory of their own before the rest of the expression graph.
+/// Nodes that are computed into their own memory before the expression graph is evaluated.
 #[derive(Debug)]
 pub(in crate::ops) struct Hoisted(Vec<(usize, AnyArray)>);
 
-/// The minimum number of saved function values that justifies memory and a pass, on the host and on
-/// a GPU. On the host, a pass takes as long as some thousand values. On a GPU, a pass takes as long
-/// as a launch, the time of some million values.
+/// The minimum number of function evaluations that hoisting a node must save, on the host and on a
+/// GPU. Hoisting requires memory and a pass, which takes as long as some thousand evaluations. On a
+/// GPU, a launch takes as long as some million evaluations.
 const LEAST_SAVED: [usize; 2] = [1 << 13, 1 << 22];
 
 impl Hoisted {
-    /// Computes the nodes that `graph` repeats when it broadcasts to `shape`, into memory of the
-    /// thread's scope.
+    /// Computes the nodes that `graph` would evaluate repeatedly in a broadcast to `shape`.
+    /// Allocates memory in the thread's scope.
     #[track_caller]
     pub(in crate::ops) fn of(
         graph: &ExpressionGraph<'_>,
@@ -45,7 +45,7 @@ impl Hoisted {
         Ok(Self(hoisted))
     }
 
-    /// Returns `graph` with the computed nodes as operands.
+    /// Returns `graph` with arrays in place of the computed nodes.
     pub(in crate::ops) fn apply<'a, 'b>(
         &'b self,
         graph: &'a ExpressionGraph<'b>,
@@ -59,8 +59,8 @@ impl Hoisted {
     }
 }
 
-/// Returns the largest nodes that broadcasting to `count` elements repeats. Hoisting each must save
-/// at least `least_saved` function values.
+/// Returns the largest nodes that a broadcast to `count` elements evaluates repeatedly. Hoisting
+/// each node saves at least `least_saved` function evaluations.
 fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> SmallVec<[usize; 1]> {
     let mut found = SmallVec::new();
     if count < least_saved / 16 {
@@ -72,8 +72,8 @@ fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> Sm
     if (0..nodes.len()).filter(is_call).all(is_whole) {
         return found;
     }
-    // The number of elements for which a node is read: the maximum over its readers, which are
-    // later nodes.
+    // The number of elements for which each node is read. It is the maximum over the readers of the
+    // node, which are later nodes.
     let mut read_for: SmallVec<[usize; 8]> = SmallVec::from_elem(0, nodes.len());
     for &result in graph.results() {
         read_for[result] = count;
@@ -93,7 +93,7 @@ fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> Sm
                 continue;
             }
         }
-        // A node that is not hoisted is computed as often as it is read.
+        // If a node is not hoisted, its operands are read as often as the node.
         for &operand in node.operands() {
             let operand = operand as usize;
             read_for[operand] = read_for[operand].max(read_for[number]);
@@ -102,7 +102,7 @@ fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> Sm
     found
 }
 
-/// Returns the number of functions in the node `number`.
+/// Returns the number of function nodes that the node `number` is computed from, including itself.
 fn calls_of(graph: &ExpressionGraph<'_>, number: usize) -> usize {
     let kinds = graph.nodes().iter().map(|node| &node.kind);
     let wanted = wanted(kinds.clone(), std::iter::once(number), |_| false);

@@ -1,5 +1,5 @@
-//! Runs the work of operations on the device of their operands. This module records no steps for
-//! gradients: its callers do, in [`derivatives`](crate::ops::derivatives).
+//! Runs operations on the device of their operands. This module does not record steps for
+//! gradients. Its callers record the steps in [`derivatives`](crate::ops::derivatives).
 
 mod by_type;
 mod devices;

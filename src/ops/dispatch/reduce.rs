@@ -14,8 +14,8 @@ use crate::ops::order::ReadOperands;
 use cachescope_kernels::reduce::loops::{Compiled, ReductionLoops, reduction_loops_of};
 use cachescope_kernels::reduce::{Reducer, ReductionRule};
 
-/// A reducer of elements of one type as a value, so that only the reducer's loops are compiled for
-/// each reducer and type.
+/// A type-erased reducer of elements of one type. Only the reducer's loops are compiled for each
+/// reducer and type.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Reduction {
     /// See [`Reducer::NAME`].
@@ -24,9 +24,7 @@ pub(in crate::ops) struct Reduction {
     rule: Option<ReductionRule>,
     /// See [`Reducer::POSITIONAL`].
     pub(in crate::ops) is_positional: bool,
-    /// The host's loops.
     host: &'static ReductionLoops,
-    /// The reduction for a CUDA device.
     #[cfg(feature = "cuda")]
     cuda: &'static ReductionKernels,
 }
@@ -37,7 +35,6 @@ impl Reduction {
         (self.name, self.rule, self.host.output)
     }
 
-    /// Returns the type of the elements.
     pub(in crate::ops) fn element(&self) -> DType {
         self.host.element
     }
@@ -84,8 +81,8 @@ pub(in crate::ops) fn reduce(
     )
 }
 
-/// Like [`reduce`], for a contiguous array on a host, with the lanes in the order of its elements.
-/// Needs no expression graph.
+/// Like [`reduce`], for a contiguous array on the host, but without an expression graph. The lanes
+/// are in the order of the array's elements.
 #[track_caller]
 pub(in crate::ops) fn reduce_contiguous(
     reduction: &Reduction,

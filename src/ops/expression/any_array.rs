@@ -14,12 +14,11 @@ impl AnyArray {
 }
 
 impl<'a> Operand<'a> {
-    /// Returns the array with another layout over its memory.
+    /// Returns the array with the layout `layout` over its memory.
     ///
     /// # Panics
     ///
-    /// Panics if the layout reaches beyond the buffer, because every kernel relies on a layout
-    /// within the buffer.
+    /// Panics if the layout reaches beyond the buffer. Every kernel relies on this check.
     #[cfg_attr(
         not(feature = "cuda"),
         allow(dead_code, reason = "kernels of CUDA devices use it")
@@ -29,7 +28,6 @@ impl<'a> Operand<'a> {
         Self { layout, ..self }
     }
 
-    /// Returns a handle on the array.
     #[track_caller]
     pub(crate) fn share(&self) -> AnyArray {
         AnyArray {

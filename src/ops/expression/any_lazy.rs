@@ -7,14 +7,15 @@ use super::vocabulary::vocabulary;
 use crate::array::{AnyArray, DType, bits_of_number};
 use cachescope_kernels::elementwise::call::{Call, Calls};
 
-/// A type-erased expression, on which a boxed [`Lazy`](super::expr::Lazy) is a typed handle. The
+/// A type-erased expression. A boxed [`Lazy`](super::expr::Lazy) is a typed handle on it. The
 /// library's operations are built from type-erased expressions, so that the operations are compiled
 /// once.
 ///
-/// Operands of an operator have one type.
+/// The operands of an operator must have equal element types.
 #[derive(Clone, Debug)]
 pub(crate) struct AnyLazy {
-    // The nodes, each after its operands. A list needs no deep recursion for a long expression.
+    // The nodes. Each node is after its operands. A list needs no deep recursion for a long
+    // expression.
     nodes: Vec<Node<AnyArray>>,
     dtype: DType,
 }
@@ -46,7 +47,6 @@ impl AnyLazy {
         self.dtype
     }
 
-    /// Returns the expression with each element converted to `dtype`.
     pub(crate) fn cast(self, dtype: DType) -> Self {
         match self.dtype == dtype {
             true => self,
@@ -62,7 +62,7 @@ impl AnyLazy {
         Self::number(self.dtype, value)
     }
 
-    /// Returns the function in `calls` for this type, applied to this expression and `others`.
+    /// Applies the function in `calls` for this type to this expression and `others`.
     fn apply<const N: usize>(self, calls: &'static Calls, others: [Self; N]) -> Self {
         let call = calls.at(self.dtype);
         self.call(call, others)
@@ -70,7 +70,8 @@ impl AnyLazy {
 
     /// # Panics
     ///
-    /// Panics if the function takes elements of other types, because its loop relies on the types.
+    /// Panics if the operands do not have the function's argument types. The function's loop relies
+    /// on this check.
     fn call<const N: usize>(mut self, call: &'static Call, others: [Self; N]) -> Self {
         let (own, rest) = (call.arguments[0], &call.arguments[1..]);
         assert!(
@@ -91,7 +92,6 @@ impl AnyLazy {
 vocabulary! { [] AnyLazy }
 
 impl AnyArray {
-    /// Returns this array as an expression.
     #[track_caller]
     pub(crate) fn lazy(&self) -> AnyLazy {
         AnyLazy {

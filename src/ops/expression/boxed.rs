@@ -1,4 +1,4 @@
-//! Type-erased expressions: one type for each element type, whatever they compute.
+//! Boxed expressions, whose type depends only on the element type.
 
 use std::marker::PhantomData;
 
@@ -17,18 +17,19 @@ pub struct Boxed<T: AnyElement> {
     element: PhantomData<fn() -> T>,
 }
 
-/// A type-erased expression of elements of `T`: for fields of structures, branches, closures, and
-/// sums that a loop builds. [`Lazy::boxed`] returns one.
+/// A type-erased expression of elements of `T`, which [`Lazy::boxed`] returns. It suits fields of
+/// structures, branches, closures, and sums that a loop builds.
 pub type BoxedLazy<T> = Lazy<Boxed<T>>;
 
 impl<E: Expr> Lazy<E> {
-    /// Returns the expression with its computation erased from the type, as [`Iterator`]s are
-    /// boxed.
+    /// Returns the expression as a type that depends only on the element type, like a boxed
+    /// [`Iterator`].
     ///
-    /// It is evaluated in one pass like any other expression, block by block, by the loops of the
-    /// library. If its operations are expensive or few, it is nearly as fast as an expression that
-    /// is not boxed. If many cheap operations run on data in the cache, it is a few times slower.
-    /// Boxing takes time and memory in proportion to the operations and operands of the expression.
+    /// The library's loops evaluate a boxed expression in one pass, block by block. If its
+    /// operations are expensive or few, a boxed expression is nearly as fast as an expression that
+    /// is not boxed. If many cheap operations run on data in the cache, a boxed expression is a few
+    /// times slower. The time and memory for boxing are proportional to the number of operations
+    /// and operands.
     ///
     /// # Examples
     ///

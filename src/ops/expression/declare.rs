@@ -1,8 +1,9 @@
 //! Macros that expand a row of `functions!` to methods on arrays and lazy expressions. Each method
 //! has documentation and a tested example.
 
-/// The source of a tested example: arrays of `shape` by their names, and the result of a call. An
-/// operand in parentheses is a single value, which `operands!` writes into the call.
+/// Expands to the source of a tested example. The example makes an array of `$shape` for each name,
+/// and compares the result of a call. An operand in parentheses is a single value, which
+/// `operands!` writes into the call.
 macro_rules! example {
     (
         $element:ident $shape:literal: $($name:ident = $values:tt),+;
@@ -24,7 +25,7 @@ macro_rules! example {
     };
 }
 
-/// The operands in the call of an example: arrays by their names, and values.
+/// Expands to the operands in the call of an example: names of arrays, and values.
 macro_rules! operands {
     () => { "" };
     ($name:ident ($value:expr)) => { stringify!($value) };
@@ -36,7 +37,8 @@ macro_rules! operands {
     };
 }
 
-/// The methods of a row on arrays and on expressions, documented by `$on_array` and `$on_lazy`.
+/// Defines the methods of a row on arrays and on expressions. `$on_array` and `$on_lazy` are their
+/// documentation.
 macro_rules! methods {
     (
         @$kind:ident ($bound:path, $output:ty, $way:ident) $name:ident $op:ident($x:ident)
@@ -115,7 +117,7 @@ macro_rules! methods {
     };
 }
 
-/// The callback of `functions!`: the methods of each row.
+/// The callback of `functions!`, which defines the methods of each row.
 macro_rules! operations {
     ($pass:ident $(
         $(#[doc = $doc:literal])+

@@ -1,4 +1,4 @@
-//! Expressions: trees of static types whose leaves own counted handles of arrays.
+//! Expressions: trees of static types. The leaves own counted handles of arrays.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// The type of a [`Lazy`] expression; name it as `impl Expr<Item = f32>`.
+/// The type of a [`Lazy`] expression. In a signature, write `impl Expr<Item = f32>`.
 ///
 /// # Examples
 ///
@@ -36,13 +36,13 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     #[doc(hidden)]
     type Run: Run<Item = Self::Item>;
 
-    /// A marker without the methods of arrays; see [`IsArray`](super::not_yet::IsArray).
+    /// A marker type that does not implement [`IsArray`](super::not_yet::IsArray).
     #[doc(hidden)]
     type Kind;
 
-    /// True if the expression has a fused loop; otherwise the library's loops evaluate it. Builds
-    /// with debug assertions have no fused loops. The library's loops are then faster, because the
-    /// library may be optimised although the user's crate is not.
+    /// True if the expression has a fused loop. Otherwise, the library's loops evaluate the
+    /// expression. Builds with debug assertions have no fused loops. In these builds, the library
+    /// may be optimised although the user's crate is not. The library's loops are then faster.
     #[doc(hidden)]
     const FUSES: bool = !cfg!(debug_assertions);
 
@@ -50,18 +50,19 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     #[doc(hidden)]
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>));
 
-    /// Returns the data that the fused loop reads, if every operand is dense and none is broadcast.
+    /// Returns the data that the fused loop reads. Every operand must be dense, and no operand may
+    /// be broadcast.
     #[doc(hidden)]
     fn dense(&self) -> Self::Run;
 }
 
 /// An expression that has not been evaluated.
 ///
-/// It owns counted handles of its arrays, and reads the values that the arrays had when it was
-/// built. Building an expression neither fails nor allocates device memory. Shapes that do not
-/// broadcast, or arrays of different devices, are reported when the expression is evaluated.
+/// An expression owns counted handles of its arrays. It reads the values that the arrays had when
+/// the expression was built. Building an expression neither fails nor allocates device memory. If
+/// shapes do not broadcast, or arrays are on different devices, the evaluation returns an error.
 ///
-/// The operators `+ - * / %` and the methods below compute as NumPy does, with three exceptions.
+/// The operators `+ - * / %` and the methods below compute like NumPy, with three exceptions.
 /// Integer division by zero returns 0, and integer quotients are truncated, not floored. The
 /// remainder has the sign of the dividend, like Rust's `%`. Casts saturate, like Rust's `as`.
 ///
@@ -81,7 +82,7 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
 /// # Compiler errors
 ///
 /// The compiler error ``expected `Array<f32>`, found `Lazy<CallEval<Added, …>>` `` reports an
-/// expression, here a sum, in the place of an array. Call `.eval()?`.
+/// expression, here a sum, where an array is expected. Call `.eval()?` on the expression.
 ///
 /// ```
 /// use cachescope::{Array, Result};
@@ -199,7 +200,7 @@ pub trait IntoExpr<T: AnyElement> {
     fn into_lazy(self) -> Lazy<Self::Expr>;
 }
 
-// Not recommended by the compiler, because it would list all types that implement the trait.
+// Without this attribute, compiler errors would list all types that implement the trait.
 #[diagnostic::do_not_recommend]
 impl<T: AnyElement> IntoExpr<T> for T {
     type Expr = Scalar<T>;

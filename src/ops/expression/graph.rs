@@ -1,9 +1,9 @@
-//! An expression as a list of nodes without duplicates, each after its operands. The evaluators of
-//! both devices are built on this list.
+//! Expression graphs: lists of nodes without duplicates. Each node is after its operands. The
+//! evaluators of the host and of CUDA devices read expression graphs.
 //!
-//! Equal nodes are stored once: an array that is read twice, or a subexpression that several
-//! results share. Single values are stored separately. Otherwise, the choice of the kernel would
-//! depend on whether two single values are equal.
+//! Equal nodes are stored once, such as an array that is read twice or a subexpression that several
+//! results share. Equal single values are stored separately. Otherwise, the choice of the kernel
+//! would depend on whether two single values are equal.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -23,7 +23,7 @@ pub(crate) const MOST_RESULTS: usize = 8;
 /// The results of a pass, each in its own allocation.
 pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
 
-/// Nodes in an order in which they can be computed, and the numbers of the requested results.
+/// Nodes in an order in which they can be computed, and the indices of the requested results.
 #[derive(Clone, Debug)]
 pub(in crate::ops) struct ExpressionGraph<'a> {
     pub(super) nodes: NodeList<'a>,
@@ -47,7 +47,7 @@ pub(in crate::ops) enum NodeKind<A> {
     Array(A),
     /// One value.
     Scalar(Bits),
-    /// A function, and the numbers of its operands, which are earlier nodes.
+    /// A function, and the indices of its operands, which are earlier nodes.
     Call(&'static Call, [u32; MOST_OPERANDS]),
 }
 
@@ -102,7 +102,7 @@ impl<'a> ExpressionGraph<'a> {
         Ok(graph)
     }
 
-    /// Appends the nodes of `tree`. The last node becomes one more result.
+    /// Appends the nodes of `tree`. The last node becomes an additional result.
     ///
     /// # Errors
     ///
@@ -122,9 +122,8 @@ impl<'a> ExpressionGraph<'a> {
     }
 }
 
-/// Expression graphs that are made node by node.
+/// Methods that build expression graphs node by node.
 impl<'a> ExpressionGraph<'a> {
-    /// Returns an expression graph without nodes.
     pub(in crate::ops) fn empty() -> Self {
         Self {
             nodes: NodeList::new(),
@@ -133,7 +132,7 @@ impl<'a> ExpressionGraph<'a> {
         }
     }
 
-    /// Appends the elements of an array, and returns the number of the node.
+    /// Appends the elements of an array, and returns the index of the node.
     #[inline]
     pub(in crate::ops) fn append_array(&mut self, operand: Operand<'a>) -> u32 {
         let node = GraphNode {
@@ -144,7 +143,7 @@ impl<'a> ExpressionGraph<'a> {
         self.add(node) as u32
     }
 
-    /// Appends one value, and returns the number of the node.
+    /// Appends one value, and returns the index of the node.
     #[inline]
     pub(in crate::ops) fn append_scalar(&mut self, dtype: DType, bits: Bits) -> u32 {
         let node = GraphNode {
@@ -155,7 +154,7 @@ impl<'a> ExpressionGraph<'a> {
         self.add(node) as u32
     }
 
-    /// Appends a function of nodes, and returns the number of the node.
+    /// Appends a function of nodes, and returns the index of the node.
     ///
     /// # Errors
     ///
@@ -222,7 +221,7 @@ impl<'a> GraphBuilder<'a, '_> {
     }
 
     /// Returns whether a call converts its operand to the type that the operand already has.
-    /// Generic code converts to the accumulation type, which an operand may already have.
+    /// Generic code converts every operand to the accumulation type.
     #[inline]
     fn is_identity(&self, call: &Call, operands: &[u32]) -> bool {
         call.operation == Operation::Cast
@@ -231,7 +230,7 @@ impl<'a> GraphBuilder<'a, '_> {
 }
 
 impl<'a> ExpressionGraph<'a> {
-    /// Returns the number of a node that is equal to `node`. If the search finds no such node,
+    /// Returns the index of a node that is equal to `node`. If the search finds no equal node,
     /// appends `node`.
     fn add(&mut self, node: GraphNode<'a>) -> usize {
         let start = self.nodes.len().saturating_sub(SEARCH_WINDOW);
@@ -245,8 +244,8 @@ impl<'a> ExpressionGraph<'a> {
         }
     }
 
-    /// Drops the single values among the operands of a call, which the equal node `number`
-    /// replaces. These values were appended last, and no other node reads them.
+    /// Drops the single values among the operands of a call that the equal node `number` replaces.
+    /// These values were appended last, and no other node reads them.
     fn drop_values_of(&mut self, operands: &[u32], number: u32) {
         for &operand in operands.iter().rev() {
             let is_last = operand as usize + 1 == self.nodes.len();
@@ -291,17 +290,16 @@ impl<'a> ExpressionGraph<'a> {
         &self.nodes
     }
 
-    /// Returns the numbers of the requested nodes.
+    /// Returns the indices of the requested nodes.
     pub(in crate::ops) fn results(&self) -> &[usize] {
         &self.results
     }
 
-    /// Returns the first result.
     pub(in crate::ops) fn first(&self) -> &GraphNode<'a> {
         &self.nodes[self.results[0]]
     }
 
-    /// Returns the arrays that the expression graph reads, each once.
+    /// Returns the arrays that the expression graph reads. Each array is returned once.
     pub(in crate::ops) fn operands(&self) -> impl Iterator<Item = &Operand<'a>> {
         self.nodes.iter().filter_map(|node| match &node.kind {
             NodeKind::Array(operand) => Some(operand),
@@ -309,7 +307,7 @@ impl<'a> ExpressionGraph<'a> {
         })
     }
 
-    /// Returns the bytes that are read for one element of all results.
+    /// Returns the number of bytes that are read to compute one element of all results.
     pub(in crate::ops) fn bytes_read(&self) -> usize {
         self.operands()
             .map(|operand| operand.dtype.size_bytes())
@@ -347,8 +345,8 @@ impl<'a> ExpressionGraph<'a> {
         uses
     }
 
-    /// Returns a hash that distinguishes expression graphs by their functions and types. The hash
-    /// does not depend on the arrays and single values that they read.
+    /// Returns a hash of the functions and types of an expression graph. The hash does not depend
+    /// on the arrays and single values.
     #[cfg_attr(
         not(feature = "cuda"),
         allow(dead_code, reason = "kernels of CUDA devices use it")
@@ -374,8 +372,8 @@ impl<'a> ExpressionGraph<'a> {
         half(0) << 64 | half(1)
     }
 
-    /// Returns an expression graph whose results are this graph's nodes `results`. It reads the
-    /// nodes `known` from memory.
+    /// Returns an expression graph whose results are this graph's nodes `results`. The new graph
+    /// has arrays in place of the nodes in `known`.
     pub(in crate::ops) fn rebuilt<'b>(
         &self,
         results: &[usize],
@@ -420,7 +418,6 @@ impl<A> NodeKind<A> {
         Self::Call(call, all)
     }
 
-    /// Returns the numbers of the nodes that this node is a function of.
     #[inline]
     pub(in crate::ops) fn operands(&self) -> &[u32] {
         match self {
@@ -431,15 +428,14 @@ impl<A> NodeKind<A> {
 }
 
 impl GraphNode<'_> {
-    /// Returns the numbers of the nodes that this node is a function of.
     #[inline]
     pub(in crate::ops) fn operands(&self) -> &[u32] {
         self.kind.operands()
     }
 }
 
-/// Returns a flag for each node: true for `results`, and for the nodes from which they are
-/// computed. If `is_known` is true for a node, its operands are not needed for it.
+/// Returns a flag for each node: true for `results`, and for the nodes from which `results` are
+/// computed. A node for which `is_known` returns true requires no operands.
 pub(in crate::ops) fn wanted<'n, A: 'n>(
     nodes: impl ExactSizeIterator<Item = &'n NodeKind<A>> + DoubleEndedIterator,
     results: impl Iterator<Item = usize>,

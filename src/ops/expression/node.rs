@@ -1,9 +1,8 @@
 //! The nodes of expressions, and the functions that they apply.
 //!
-//! There are three kinds: the elements of an array, one value for all elements, and a function of
-//! other nodes. A node is generic over its operands, so its types serve for two purposes. In the
-//! tree of an expression, the leaves are arrays. In a device's kernel, the leaves are views of
-//! memory.
+//! There are three kinds of nodes: the elements of an array, one value for all elements, and a
+//! function of other nodes. The type of a function node is generic over its operands. In the tree
+//! of an expression, the leaves are arrays. In a device's kernel, the leaves are views of memory.
 
 pub(crate) use cachescope_kernels::elementwise::function::Function;
 pub use cachescope_kernels::elementwise::function::{Apply, Scalar};
@@ -135,7 +134,6 @@ impl<T: AnyElement> Expr for Scalar<T> {
     }
 }
 
-/// Applies `F` to one expression.
 #[inline(always)]
 pub fn unary<F, A>(a: Lazy<A>) -> Lazy<Apply<F, (A,)>>
 where
@@ -147,7 +145,6 @@ where
     }
 }
 
-/// Applies `F` to two expressions.
 #[inline(always)]
 pub fn binary<F, A, B>(a: Lazy<A>, b: Lazy<B>) -> Lazy<Apply<F, (A, B)>>
 where
@@ -160,7 +157,6 @@ where
     }
 }
 
-/// Applies `F` to three expressions.
 #[inline(always)]
 pub fn ternary<F, A, B, C>(a: Lazy<A>, b: Lazy<B>, c: Lazy<C>) -> Lazy<Apply<F, (A, B, C)>>
 where
@@ -174,7 +170,6 @@ where
     }
 }
 
-/// Applies `F` to four expressions.
 #[inline(always)]
 pub fn quaternary<F, A, B, C, D>(
     a: Lazy<A>,

@@ -1,4 +1,4 @@
-//! A list of nodes that allocates nothing while it is short.
+//! A list of nodes that is stored inline while it is short.
 
 use std::ops::Deref;
 
@@ -6,7 +6,7 @@ use super::graph::{GraphNode, NodeKind};
 use super::node_shapes::NodeShape;
 use crate::array::{DType, Shape, bits_of};
 
-/// The maximum number of nodes that need no allocation.
+/// The maximum number of nodes that are stored inline.
 const INLINE_NODES: usize = 6;
 
 /// Nodes in order. Unlike a `SmallVec`, the list is covariant in the lifetime of its nodes.
@@ -14,7 +14,7 @@ const INLINE_NODES: usize = 6;
 pub(super) struct NodeList<'a> {
     inline: [GraphNode<'a>; INLINE_NODES],
     count: usize,
-    // All nodes, if there are more than fit inline.
+    // All nodes, if their number exceeds `INLINE_NODES`. Otherwise empty.
     spilled: Vec<GraphNode<'a>>,
 }
 

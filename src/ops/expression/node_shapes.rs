@@ -11,11 +11,11 @@ use cachescope_kernels::elementwise::call::MOST_OPERANDS;
 pub(super) enum NodeShape<'a> {
     /// The shape of an array, or of a single value.
     Borrowed(&'a Shape),
-    /// A shape of the expression graph, by its number.
+    /// The index of a shape in the expression graph's list of shapes.
     Own(usize),
 }
 
-/// Returns whether `shape` broadcasts to `to`, which then is the common shape of both.
+/// Returns whether `shape` broadcasts to `to`. If so, `to` is the common shape of the two shapes.
 #[inline]
 fn broadcasts_to(shape: &Shape, to: &Shape) -> bool {
     let mut lengths = shape.dims().iter().rev().zip(to.dims().iter().rev());

@@ -1,9 +1,9 @@
-//! The types of expressions, by the names that compiler errors show for them.
+//! The types of expressions, under the names that compiler errors show.
 //!
-//! The compiler omits the path of a public type if no other visible type has the type's name. It
-//! writes a long type to a file in any case. So a type has another name here if its own name is the
-//! name of a trait of the standard library. If the compiler expects an array, these names are the
-//! only hint to the programmer, because it reports that it found a `Lazy<CallEval<…>>`.
+//! Compiler errors omit the path of a public type if no other visible type has its name. So a type
+//! with the name of a standard trait has another name in this module. If a program passes an
+//! expression where an array is expected, the error names a `Lazy<CallEval<…>>`. The names in this
+//! type are then the programmer's only hint.
 
 pub use super::elementwise::arithmetic::*;
 pub use super::elementwise::cast::Cast;

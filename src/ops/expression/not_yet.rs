@@ -1,8 +1,8 @@
-//! Methods that arrays have and expressions lack until they are evaluated. Each call on an
-//! expression is a compiler error that names this reason.
+//! Methods of arrays that expressions do not have. A call of such a method on an expression is a
+//! compiler error that says to evaluate the expression.
 //!
-//! Without these methods, the compiler would report an unknown method, and its message could not be
-//! customised.
+//! Without these definitions, the compiler would report an unknown method. The message of that
+//! error cannot be customised.
 
 use ndarray::ArrayD;
 
@@ -13,12 +13,11 @@ use crate::error::Result;
 
 /// The marker of expressions, for the bound on the methods of arrays.
 ///
-/// It is a separate type, because the compiler quotes the type that lacks a trait. The type of an
-/// expression is long.
+/// Compiler errors quote the type that lacks a trait. The type of an expression would be long.
 #[derive(Debug)]
 pub struct Expression;
 
-/// A type that has the methods of arrays; no expression implements it.
+/// A type that has the methods of arrays. No type implements this trait.
 #[diagnostic::on_unimplemented(
     message = "this is an expression, and only an array has this method",
     label = "call `.eval()?` first, which computes the array"
@@ -28,8 +27,8 @@ pub trait IsArray {
     fn never<T>() -> T;
 }
 
-/// Defines a method by the types of its arguments and its result. Each method is a macro call of
-/// its own, because the compiler's message quotes the line of that call.
+/// Defines a method by the types of its arguments and its result. Each method has its own macro
+/// call, because the compiler's message quotes the line of the call.
 macro_rules! method_of_arrays {
     ($name:ident($($argument:ident)*) -> $output:ty) => {
         impl<E: Expr> Lazy<E> {

@@ -1,8 +1,9 @@
-//! Expression graphs without arrays: nodes that own nothing and are valid before the arrays exist.
+//! Templates: expression graphs with placeholders in place of arrays. A template owns no arrays,
+//! and is valid before the arrays exist.
 //!
-//! Derivatives are derived on a template, and results are computed again from a template. A written
-//! function appends its body to a template. [`GraphTemplate::filled`] makes the expression graph
-//! that the evaluators take.
+//! Derivatives are built on a template, and results are recomputed from a template. A written
+//! function appends its body to a template. [`GraphTemplate::filled`] returns the expression graph
+//! for the evaluators.
 
 use cachescope_kernels::elementwise::body::{Graph, Terms};
 use cachescope_kernels::elementwise::call::{Call, MOST_OPERANDS};
@@ -13,7 +14,7 @@ use super::tree::Operand;
 use crate::array::{Bits, DType};
 use crate::error::Result;
 
-/// The array that a node stands for, by its number.
+/// A placeholder for an array, with the array's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Placeholder {
     /// An operand of the expression graph.
@@ -37,7 +38,7 @@ pub(in crate::ops) struct GraphTemplate {
 }
 
 impl GraphTemplate {
-    /// Returns the template of `graph`, and the number of each node of `graph` in the template.
+    /// Returns the template of `graph`, and the index in the template of each node of `graph`.
     /// `append` is [`call`](Self::call), or a function that appends other nodes instead of the
     /// call.
     pub(in crate::ops) fn of(
@@ -80,8 +81,8 @@ impl GraphTemplate {
         Graph::call(self, call, operands)
     }
 
-    /// Appends the body of a written function whose partial derivatives are not written by hand.
-    /// For other functions, and if the body is not a function of arrays, appends the call.
+    /// Appends the body of a written function without hand-written partial derivatives. For other
+    /// functions, and if the body returns `None`, appends the call.
     pub(in crate::ops) fn call_or_body(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
         if let (Some(add_body), None) = (call.body, call.partials)
             && let Some(result) = add_body(&mut Terms::new(self, operands))
@@ -91,8 +92,8 @@ impl GraphTemplate {
         self.call(call, operands)
     }
 
-    /// Returns a flag for each node: true for `results`, and for the nodes that they are computed
-    /// from.
+    /// Returns a flag for each node: true for `results`, and for the nodes from which `results` are
+    /// computed.
     pub(in crate::ops) fn wanted(&self, results: impl Iterator<Item = u32>) -> SmallVec<[bool; 8]> {
         let kinds = self.nodes.iter().map(|node| &node.kind);
         wanted(kinds, results.map(|result| result as usize), |_| false)

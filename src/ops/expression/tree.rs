@@ -1,7 +1,7 @@
 //! Type-erased view of an expression, for code that must not be monomorphised per expression type.
 //!
-//! In the library, only [`Expr`] itself and one loop are generic over the type of an expression.
-//! The loop is `host::Fusing::fused`, on the host.
+//! In the library, only [`Expr`] and the host's loop `host::Fusing::fused` are generic over the
+//! type of an expression.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Node<A> {
     Array(A),
     /// One value for every element.
     Scalar(DType, Bits),
-    /// A function of the values that were visited last.
+    /// A function. Its operands are the values that were visited last.
     Call(&'static Call),
 }
 
@@ -63,7 +63,7 @@ impl<E: Expr> Tree for E {
     }
 }
 
-/// An array by itself.
+/// An expression that is a single array.
 impl Tree for Operand<'_> {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         see(Node::Array(*self));
@@ -74,7 +74,7 @@ impl Tree for Operand<'_> {
     }
 }
 
-/// An array or a scalar by itself.
+/// An expression that is a single array or a single value.
 impl Tree for Node<Operand<'_>> {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         see(*self);

@@ -1,8 +1,9 @@
-//! The operators and functions with which rules and operations of the library are written.
+//! The operators and functions with which the library writes rules and operations.
 
-/// Defines the library's operators and functions for values whose element type is known at run
-/// time. The values have three methods: `dtype`; `constant`, a single value of that type; and
-/// `apply`, a function of the value and other values.
+/// Defines the library's operators and functions for values whose element type is known only at run
+/// time. The type of the values must have three methods. `dtype` returns the element type.
+/// `constant` returns a single value of this type. `apply` applies a function to the value and
+/// other values.
 macro_rules! vocabulary {
     ($generics:tt $Value:ty) => {
         $crate::ops::expression::vocabulary::vocabulary! { @numbers $generics $Value }
@@ -64,7 +65,7 @@ macro_rules! vocabulary {
         }
 
         impl $(<$life>)? $Value {
-            /// Returns the complex conjugate; for real numbers, the value itself.
+            /// Returns the complex conjugate. For real numbers, returns the value itself.
             pub(crate) fn conj(self) -> Self {
                 match self.dtype().is_complex() {
                     true => self.apply($crate::ops::expression::elementwise::functions::Conj::CALLS, []),

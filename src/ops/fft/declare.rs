@@ -1,13 +1,12 @@
-//! The functions of [`fft`](crate::fft), each with its documentation. They are typed handles on
-//! functions that are compiled once.
+//! The public functions of [`fft`](crate::fft), which call type-erased functions.
 
 use super::{Signal, Spectrum, transform};
 use crate::array::{AnyElement, Array};
 use crate::error::Result;
 use cachescope_fft::Direction;
 
-/// Returns the Fourier transform of the numbers along `axis`, of any length `n`. For each `k` below
-/// `n`, it is the sum of `x[j] exp(-2πi j k / n)` over `j`. The result has the shape of `x`.
+/// Returns the Fourier transform of `x` along `axis`, of any length `n`. The element `k` of the
+/// transform is the sum of `x[j] exp(-2πi j k / n)` over `j`. The result has the shape of `x`.
 ///
 /// # Examples
 ///
@@ -23,9 +22,9 @@ use cachescope_fft::Direction;
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis or it has no
-/// elements, [`OutOfMemory`](crate::ErrorKind::OutOfMemory), and on CUDA
-/// [`Driver`](crate::ErrorKind::Driver) if there is no cuFFT.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range or has no
+/// elements, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). On a CUDA device,
+/// [`Driver`](crate::ErrorKind::Driver) if cuFFT is not found.
 #[track_caller]
 pub fn fft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
     transform::along("fft", x.erased(), axis, Direction::Forward).map(Array::from_erased)
@@ -45,15 +44,15 @@ pub fn fft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
 ///
 /// # Errors
 ///
-/// Those of [`fft()`].
+/// As for [`fft()`].
 #[track_caller]
 pub fn ifft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
     transform::along("ifft", x.erased(), axis, Direction::Inverse).map(Array::from_erased)
 }
 
-/// Returns the Fourier transform of `n` real numbers along `axis`: the first `n / 2 + 1` numbers of
-/// [`fft()`]. The other numbers of the spectrum are the conjugates of these, in reverse order. The
-/// call takes half of the time and the memory.
+/// Returns the Fourier transform of `n` real numbers along `axis`. The result is the first `n / 2 +
+/// 1` elements of [`fft()`]. The other elements of the spectrum are the conjugates of the returned
+/// elements, in reverse order. `rfft` takes half of the time and the memory of [`fft()`].
 ///
 /// # Examples
 ///
@@ -69,19 +68,19 @@ pub fn ifft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
 ///
 /// # Errors
 ///
-/// Those of [`fft()`].
+/// As for [`fft()`].
 #[track_caller]
 pub fn rfft<T: Signal>(x: &Array<T>, axis: isize) -> Result<Array<T::Spectrum>> {
     transform::rfft(x.erased(), axis).map(Array::from_erased)
 }
 
 /// Returns the inverse of [`rfft`]: the `length` real numbers along `axis` whose spectrum begins
-/// with the numbers of `x`. The length must be given, because two lengths have spectra of one
+/// with `x`. The caller passes the length, because real inputs of two lengths have spectra of one
 /// length.
 ///
-/// Only the first `length / 2 + 1` numbers of `x` are used. Missing numbers are zero. The imaginary
-/// part of the first number is taken as zero. If `length` is even, the imaginary part of the last
-/// number is taken as zero, too.
+/// Only the first `length / 2 + 1` elements of `x` are used. Missing elements count as zero. The
+/// imaginary part of the first element is taken as zero. If `length` is even, the imaginary part of
+/// the last used element is also taken as zero.
 ///
 /// # Examples
 ///
@@ -96,14 +95,13 @@ pub fn rfft<T: Signal>(x: &Array<T>, axis: isize) -> Result<Array<T::Spectrum>> 
 ///
 /// # Errors
 ///
-/// Those of [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the length is
-/// 0.
+/// As for [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the length is 0.
 #[track_caller]
 pub fn irfft<C: Spectrum>(x: &Array<C>, length: usize, axis: isize) -> Result<Array<C::Part>> {
     transform::irfft(x.erased(), length, axis).map(Array::from_erased)
 }
 
-/// Returns the Fourier transforms of matrices `[.., m, n]` along both axes.
+/// Returns the Fourier transforms of matrices `[.., m, n]` along the last two axes.
 ///
 /// # Examples
 ///
@@ -118,14 +116,14 @@ pub fn irfft<C: Spectrum>(x: &Array<C>, length: usize, axis: isize) -> Result<Ar
 ///
 /// # Errors
 ///
-/// Those of [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `x` has fewer
+/// As for [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `x` has fewer
 /// than two axes.
 #[track_caller]
 pub fn fft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
     transform::planes("fft2", x.erased(), Direction::Forward).map(Array::from_erased)
 }
 
-/// Returns the inverse of [`fft2`], divided by `m n`.
+/// Returns the inverse of [`fft2`], which includes the division by `m n`.
 ///
 /// # Examples
 ///
@@ -139,7 +137,7 @@ pub fn fft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
 ///
 /// # Errors
 ///
-/// Those of [`fft2`].
+/// As for [`fft2`].
 #[track_caller]
 pub fn ifft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
     transform::planes("ifft2", x.erased(), Direction::Inverse).map(Array::from_erased)
@@ -160,7 +158,7 @@ pub fn ifft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, and
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range, and
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn fftshift<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T>> {
@@ -181,7 +179,7 @@ pub fn fftshift<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// Those of [`fftshift`].
+/// As for [`fftshift`].
 #[track_caller]
 pub fn ifftshift<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T>> {
     transform::shifted("ifftshift", x.erased(), axis, true).map(Array::from_erased)

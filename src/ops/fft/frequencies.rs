@@ -1,4 +1,4 @@
-//! The frequencies of the numbers of a spectrum.
+//! The frequencies of the elements of a spectrum.
 
 use std::fmt::Display;
 
@@ -6,9 +6,8 @@ use super::{Signal, invalid};
 use crate::array::{AnyArray, Array, DType, Float};
 use crate::error::Result;
 
-/// Returns the frequencies of the `n` numbers of a spectrum, on the current device: NumPy's
-/// `fftfreq`. The samples are `spacing` apart. The frequencies from 0 on are first, then the
-/// negative frequencies.
+/// Returns the frequencies of the `n` elements of a spectrum, on the current device. This is
+/// NumPy's `fftfreq`. The samples are `spacing` apart. Negative frequencies are last.
 ///
 /// # Examples
 ///
@@ -23,8 +22,8 @@ use crate::error::Result;
 /// # Errors
 ///
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `n` is 0, if `spacing` is not a
-/// positive finite number, or so small that the frequencies overflow; and
-/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+/// positive finite number, or if `spacing` is so small that the frequencies overflow.
+/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device has no memory.
 #[track_caller]
 pub fn fftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
     let counts = [n, n, n.div_ceil(2)];
@@ -32,8 +31,8 @@ pub fn fftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
     frequencies("fftfreq", counts, apart, T::DTYPE).map(Array::from_erased)
 }
 
-/// Returns the frequencies of the spectrum of `n` real samples, on the current device: NumPy's
-/// `rfftfreq`. The samples are `spacing` apart, and the spectrum has `n / 2 + 1` numbers.
+/// Returns the frequencies of the spectrum of `n` real samples, on the current device. This is
+/// NumPy's `rfftfreq`. The samples are `spacing` apart, and the spectrum has `n / 2 + 1` elements.
 ///
 /// # Examples
 ///
@@ -47,7 +46,7 @@ pub fn fftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// Those of [`fftfreq`].
+/// As for [`fftfreq`].
 #[track_caller]
 pub fn rfftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
     let counts = [n, n / 2 + 1, n / 2 + 1];
@@ -55,8 +54,8 @@ pub fn rfftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
     frequencies("rfftfreq", counts, apart, T::DTYPE).map(Array::from_erased)
 }
 
-/// Returns the frequencies of `n` samples: `count` of them, of which the first ones are `positive`
-/// or 0. The samples are `apart`. Errors show this number as the caller's type does.
+/// Returns `count` frequencies of `n` samples, which are `apart` apart. The first `positive`
+/// frequencies are at least 0. Error messages show `shown` for the spacing.
 #[track_caller]
 fn frequencies(
     operation: &str,
@@ -74,7 +73,7 @@ fn frequencies(
             "{operation}: the spacing is {shown}, expected a positive finite number"
         )));
     }
-    // Rounded as by NumPy.
+    // The step is rounded like in NumPy.
     let step = 1.0 / (n as f64 * apart);
     let number = |place: usize| match place < positive {
         true => place as f64 * step,
@@ -97,7 +96,6 @@ fn frequencies(
     }
 }
 
-/// Returns `count` numbers of `T`.
 #[track_caller]
 fn written<T: Float>(count: usize, number: &dyn Fn(usize) -> f64) -> Result<AnyArray> {
     Array::<T>::from_fn(count, |index| T::from_f64(number(index[0]))).map(Array::into_erased)

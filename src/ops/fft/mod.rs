@@ -1,7 +1,7 @@
-//! Fourier transforms. The operands are checked here. The transforms are in
-//! [`host`](crate::ops::host) and in [`cuda`](crate::ops::cuda).
+//! Fourier transforms. This module checks the operands. The modules [`host`](crate::ops::host) and
+//! [`cuda`](crate::ops::cuda) compute the transforms.
 //!
-//! Both devices have functions of the same names. They take any strides and any axis, and return
+//! The two modules have functions of equal names, which accept any strides and any axis and return
 //! row-major arrays.
 
 mod declare;
@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub use declare::{fft, fft2, fftshift, ifft, ifft2, ifftshift, irfft, rfft};
 pub use frequencies::{fftfreq, rfftfreq};
 
-/// The complex numbers that are transformed: `Complex<f32>` and `Complex<f64>`.
+/// The complex element types of Fourier transforms: `Complex<f32>` and `Complex<f64>`.
 #[diagnostic::on_unimplemented(
     message = "there are no Fourier transforms of `{Self}`",
     label = "this is for `Complex<f32>` and `Complex<f64>`, and not for `{Self}`",
@@ -28,14 +28,14 @@ pub trait Spectrum: Number {}
 impl Spectrum for Complex<f32> {}
 impl Spectrum for Complex<f64> {}
 
-/// The real numbers that are transformed: `f32` and `f64`.
+/// The real element types of Fourier transforms: `f32` and `f64`.
 #[diagnostic::on_unimplemented(
     message = "there are no Fourier transforms of `{Self}`",
     label = "this is for `f32` and `f64`, and not for `{Self}`",
     note = "complex numbers are transformed by `fft::fft`; other elements are converted: call `.cast::<f32>().eval()?`"
 )]
 pub trait Signal: Float {
-    /// The numbers of the spectrum.
+    /// The element type of the spectrum.
     type Spectrum: Spectrum;
 }
 
@@ -47,11 +47,11 @@ impl Signal for f64 {
     type Spectrum = Complex<f64>;
 }
 
-/// Returns the axis of `array` that is transformed.
+/// Returns the index of `axis`, along which `array` is transformed.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if there is none, or it has no elements.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if `axis` is out of range or has no elements.
 #[track_caller]
 fn axis_of(operation: &str, array: &AnyArray, axis: isize) -> Result<usize> {
     let shape = array.shape();
@@ -64,7 +64,7 @@ fn axis_of(operation: &str, array: &AnyArray, axis: isize) -> Result<usize> {
     )))
 }
 
-/// Returns `shape` with another length of the axis `at`.
+/// Returns `shape` with `length` as the length of the axis `at`.
 ///
 /// # Errors
 ///

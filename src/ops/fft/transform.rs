@@ -1,4 +1,4 @@
-//! Transforms along one axis, and along two axes.
+//! Fourier transforms along one axis and along two axes.
 
 use super::{axis_of, invalid, resized};
 use crate::array::{AnyArray, Shape};
@@ -22,22 +22,23 @@ pub(super) fn along(
     scaled(x, Some(at), direction, factor_of(direction, length))
 }
 
-/// Returns the result of a transform of no elements.
+/// Returns `empty` as the result of the transform of an array without elements.
 #[track_caller]
 fn empty(step: RuledOperation, empty: AnyArray) -> AnyArray {
     let [empty] = step.finish_empty([empty]);
     empty
 }
 
-/// Returns the factor of a transform, or `None` if it is 1. The inverse is divided by the count.
+/// Returns the factor of a transform, or `None` if the factor is 1. The inverse transform is
+/// divided by `count`.
 fn factor_of(direction: Direction, count: usize) -> Option<f64> {
     let is_scaled = direction == Direction::Inverse && count > 1;
     is_scaled.then(|| 1.0 / count as f64)
 }
 
-/// Returns a transform along the axis `at`, or of the planes of the last two axes, with any factor.
-/// Its adjoint, which passes gradients back, is the transform in the other direction with the same
-/// factor.
+/// Returns the transform along the axis `at`, or along the last two axes if `at` is `None`, times
+/// `factor`. The adjoint passes gradients back. It is the transform in the other direction, times
+/// `factor`.
 #[track_caller]
 fn scaled(
     x: &AnyArray,
@@ -92,15 +93,16 @@ pub(super) fn rfft(x: &AnyArray, axis: isize) -> Result<AnyArray> {
     )?;
     Ok(step.finish(spectra, |_| {
         move |gradient: AnyArray| {
-            // The other half of the spectrum, which `reals` adds, is not part of the result.
+            // `reals` also adds the conjugates, which are not part of the result. So the weight of
+            // the conjugated elements is halved.
             let half = weighted(&gradient, (at, length), 0.5)?;
             Ok(vec![reals(&half, (at, length), 1.0)?])
         }
     }))
 }
 
-/// Returns spectra of `length` real numbers along the axis `at`. If a number also represents its
-/// conjugate, it is multiplied by `weight`.
+/// Returns `spectra` of `length` real numbers along the axis `at`, with weights. An element that
+/// also represents its conjugate is multiplied by `weight`.
 #[track_caller]
 fn weighted(spectra: &AnyArray, (at, length): (usize, usize), weight: f64) -> Result<AnyArray> {
     let ones_after = usize::from(length % 2 == 0);
@@ -130,7 +132,8 @@ pub(super) fn irfft(x: &AnyArray, length: usize, axis: isize) -> Result<AnyArray
     reals(x, (at, length), 1.0 / length as f64)
 }
 
-/// Returns the `length` real numbers of spectra along the axis `at`, with any factor.
+/// Returns the unscaled inverse of [`rfft`] with `length` elements along the axis `at`, times
+/// `factor`.
 #[track_caller]
 fn reals(x: &AnyArray, (at, length): (usize, usize), factor: f64) -> Result<AnyArray> {
     let dtype = part_of(x.dtype);
@@ -139,7 +142,7 @@ fn reals(x: &AnyArray, (at, length): (usize, usize), factor: f64) -> Result<AnyA
         let step = RuledOperation::begin("irfft", &[x])?;
         return Ok(empty(step, zeros_on(x.device(), &shape, dtype)?));
     }
-    // The second half of the spectrum adds no information.
+    // The second half of the spectrum only repeats the first half as conjugates.
     let half = length / 2 + 1;
     let there = x.dims()[at].min(half);
     let x = x.viewed(x.layout.part(at, 0..there, 1)?);
@@ -171,7 +174,7 @@ pub(super) fn planes(operation: &str, x: &AnyArray, direction: Direction) -> Res
     let rows = axis_of(operation, x, -2)?;
     let columns = axis_of(operation, x, -1)?;
     resized(operation, x.shape(), (rows, x.dims()[rows]), x.dtype)?;
-    // Both lengths belong to one array, so their product does not overflow.
+    // The two lengths belong to one array, so their product does not overflow.
     let count = x.dims()[rows] * x.dims()[columns];
     scaled(x, None, direction, factor_of(direction, count))
 }

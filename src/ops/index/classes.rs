@@ -1,4 +1,4 @@
-//! The element of each row that a class selects.
+//! Selection of one element of each row by class labels.
 
 use super::invalid;
 use super::moves::picked;
@@ -8,13 +8,14 @@ use crate::ops::descriptors::Picking;
 use crate::ops::host;
 use cachescope_kernels::counts::integer_loops_of;
 
-/// Returns, for the operation `cross_entropy`, the element of each row of `table` at the row's
-/// class. Classes are not negative.
+/// Returns the element of each row of `table` at the row's class, for the operation
+/// `cross_entropy`. A negative class is an error.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a class is not a column. On a CUDA
-/// device, the kernel checks the classes, and the next call that waits returns the error.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a class is not the index of a column.
+/// On a CUDA device, the kernel checks the classes, and the next call that waits for the device
+/// returns the error.
 #[track_caller]
 pub(in crate::ops) fn of_classes(table: &AnyArray, classes: &Array<i64>) -> Result<AnyArray> {
     check_classes(table, classes)?;
@@ -23,8 +24,8 @@ pub(in crate::ops) fn of_classes(table: &AnyArray, classes: &Array<i64>) -> Resu
     picked(table, &indices, Picking::Classes, 1, shape)?.squeeze(1)
 }
 
-/// Waits until the classes are known, and checks that all are columns. On a CUDA device, only
-/// checks that there are columns.
+/// Waits for the classes, and checks that each class is the index of a column. On a CUDA device,
+/// only checks that `table` has columns.
 #[track_caller]
 fn check_classes(table: &AnyArray, classes: &Array<i64>) -> Result<()> {
     let columns = table.dims()[1];

@@ -24,11 +24,11 @@ use crate::ops::dispatch::same_device;
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if there are no arrays or no such axis,
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if other axes differ,
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the arrays are on several devices,
-/// [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows, and
-/// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the result.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if `arrays` is empty or `axis` is out of range.
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if other axes differ.
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the arrays are on several devices.
+/// [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows.
+/// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory.
 #[track_caller]
 pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
     concatenated(&erased(arrays), axis).map(Array::from_erased)
@@ -52,7 +52,7 @@ pub(in crate::ops) fn concatenated(arrays: &[AnyArray], axis: isize) -> Result<A
                 ),
             ));
         }
-        // A length that saturates is beyond every length that a shape may have.
+        // `check_size` rejects a length that saturates.
         length = length.saturating_add(other.dims()[at]);
     }
     let shape = shape.with(at, length);
@@ -60,8 +60,8 @@ pub(in crate::ops) fn concatenated(arrays: &[AnyArray], axis: isize) -> Result<A
     whole_of("concat", arrays, at, &shape)
 }
 
-/// Returns the arrays one after another along a new axis, which is the axis `axis` of the result.
-/// All arrays have one shape.
+/// Returns the arrays stacked along a new axis, which is the axis `axis` of the result. All arrays
+/// must have equal shapes.
 ///
 /// # Examples
 ///
@@ -76,11 +76,11 @@ pub(in crate::ops) fn concatenated(arrays: &[AnyArray], axis: isize) -> Result<A
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if there are no arrays or the result has no such
-/// axis, [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shapes differ,
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the arrays are on several devices,
-/// [`InvalidShape`](ErrorKind::InvalidShape) if the result's rank is above 8 or its size overflows,
-/// and [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the result.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if `arrays` is empty or `axis` is out of range
+/// for the result. [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shapes differ.
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the arrays are on several devices.
+/// [`InvalidShape`](ErrorKind::InvalidShape) if the result's rank is above 8 or its size overflows.
+/// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory.
 #[track_caller]
 pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
     stacked(&erased(arrays), axis).map(Array::from_erased)
@@ -117,7 +117,6 @@ fn erased<T: AnyElement>(arrays: &[&Array<T>]) -> SmallVec<[AnyArray; 4]> {
     arrays.iter().map(|array| array.erased().share()).collect()
 }
 
-/// Returns the concatenation of `arrays` along the axis `at`, as a new array of `shape`.
 #[track_caller]
 fn whole_of(
     operation: &'static str,
@@ -132,7 +131,8 @@ fn whole_of(
     Ok(step.finish(whole, |_| parted_back(arrays, at)))
 }
 
-/// Returns the gradients of arrays that were concatenated along the axis `at` of a result.
+/// Returns the rule of a concatenation along the axis `at`. Each array gets its part of the
+/// gradient.
 fn parted_back(
     arrays: &[AnyArray],
     at: usize,

@@ -1,5 +1,5 @@
 //! Diagonals, and the triangles that they bound. Diagonal 0 begins at a matrix's first element.
-//! Diagonals above it have positive numbers, diagonals below it negative numbers.
+//! Diagonals above diagonal 0 have positive indices, and diagonals below it have negative indices.
 
 use super::invalid;
 use super::moves::{copied, on_diagonal, triangular};
@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::ops::derivatives::{RuledOperation, is_any_tracked};
 use crate::ops::descriptors::{Copying, Triangle, length_of, start_of};
 
-/// Returns the name of the operation that keeps the triangle.
 fn name_of(triangle: Triangle) -> &'static str {
     match triangle {
         Triangle::Lower => "tril",
@@ -26,7 +25,6 @@ fn diagonal_of(matrix: &Layout, k: isize) -> Result<Layout> {
     Ok(square.diagonal(0, 1))
 }
 
-/// Returns `array` with zeros outside of a triangle of its last two axes.
 #[track_caller]
 fn triangle_of(array: &AnyArray, triangle: Triangle, k: isize) -> Result<AnyArray> {
     let step = RuledOperation::begin(name_of(triangle), &[array])?;
@@ -36,7 +34,6 @@ fn triangle_of(array: &AnyArray, triangle: Triangle, k: isize) -> Result<AnyArra
     }))
 }
 
-/// Returns the square matrix of `shape` with `vector` on its diagonal `k`.
 #[track_caller]
 fn matrix_of(vector: &AnyArray, k: isize, shape: &Shape) -> Result<AnyArray> {
     let step = RuledOperation::begin("diag", &[vector])?;
@@ -50,10 +47,11 @@ fn matrix_of(vector: &AnyArray, k: isize, shape: &Shape) -> Result<AnyArray> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the array with zeros above diagonal `k` of its last two axes. The axes before them
-    /// count matrices.
+    /// Returns the array with zeros above diagonal `k` of its last two axes. Leading axes index
+    /// matrices.
     ///
-    /// Diagonal 0 is the main one; positive ones are above it and negative ones below.
+    /// Diagonal 0 is the main diagonal. Positive diagonals are above it, and negative diagonals are
+    /// below it.
     ///
     /// # Examples
     ///
@@ -75,10 +73,10 @@ impl<T: AnyElement> Array<T> {
         self.erased().tril(k).map(Self::from_erased)
     }
 
-    /// Returns the array with zeros below diagonal `k` of its last two axes. The axes before them
-    /// count matrices.
+    /// Returns the array with zeros below diagonal `k` of its last two axes. Leading axes index
+    /// matrices.
     ///
-    /// Diagonal 0 is the main one; positive ones are above it and negative ones below.
+    /// Diagonals are numbered like for [`tril`](Self::tril).
     ///
     /// # Examples
     ///
@@ -99,11 +97,11 @@ impl<T: AnyElement> Array<T> {
         self.erased().triu(k).map(Self::from_erased)
     }
 
-    /// Returns a matrix with this diagonal, or the diagonal of a matrix: NumPy's `diag`. For a
-    /// vector, returns the square matrix with the vector on diagonal `k`, and zeros elsewhere. For
-    /// a matrix, returns a copy of its diagonal `k`, which may be empty.
+    /// Returns a matrix with this array as a diagonal, or the diagonal of a matrix. This is NumPy's
+    /// `diag`. For a vector, returns the square matrix with the vector on diagonal `k`, and zeros
+    /// elsewhere. For a matrix, returns a copy of the matrix's diagonal `k`, which may be empty.
     ///
-    /// Diagonal 0 is the main one; positive ones are above it and negative ones below.
+    /// Diagonals are numbered like for [`tril`](Self::tril).
     ///
     /// # Examples
     ///
@@ -119,8 +117,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are neither one axis nor
-    /// two, [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the array has neither one axis nor
+    /// two axes, [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn diag(&self, k: isize) -> Result<Self> {
@@ -148,11 +146,11 @@ impl AnyArray {
     pub(in crate::ops) fn diag(&self, k: isize) -> Result<Self> {
         match *self.dims() {
             [length] => {
-                // A side that saturates is beyond every length that a shape may have.
+                // If the side saturates, the size of the matrix overflows, which is an error.
                 let side = length.saturating_add(k.unsigned_abs());
                 matrix_of(self, k, &[side, side].into())
             }
-            // A view passes gradients on.
+            // Gradients pass through a view, but not through a copy.
             [_, _] if is_any_tracked(&[self])? => {
                 let diagonal = self.viewed(diagonal_of(&self.layout, k)?);
                 diagonal.lazy().eval()

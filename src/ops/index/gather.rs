@@ -1,4 +1,4 @@
-//! One element for each index.
+//! Selection of one element for each index along an axis.
 
 use super::moves::picked;
 use super::{check_indices, check_size};
@@ -9,12 +9,12 @@ use crate::ops::descriptors::Picking;
 use crate::ops::dispatch::same_device;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns, for each index, the element at this index along `axis`: NumPy's `take_along_axis`.
-    /// Along the other axes, the element is at the index's own position.
+    /// Returns the element at each index along `axis`. Along the other axes, the element has the
+    /// position of the index. This is NumPy's `take_along_axis`.
     ///
-    /// The array and `indices` have equally many axes, and broadcast to each other on all axes
-    /// except `axis`. On `axis`, the result is as long as `indices`. A negative index counts from
-    /// the axis's end.
+    /// The array and `indices` must have equal ranks. They broadcast to each other along all axes
+    /// except `axis`. Along `axis`, the result has the length of `indices`. A negative index counts
+    /// from the axis's end.
     ///
     /// # Examples
     ///
@@ -32,10 +32,11 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if there is no such axis or an index is
-    /// outside of it, [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the ranks differ or other axes
-    /// do not broadcast, [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows,
-    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `axis` is out of range or an index is
+    /// outside of the axis. [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the ranks differ or
+    /// other axes do not broadcast. [`InvalidShape`](ErrorKind::InvalidShape) if the size
+    /// overflows. [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn gather(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
         gathered(self.erased(), indices, axis).map(Self::from_erased)
@@ -69,8 +70,8 @@ pub(in crate::ops) fn gathered(
     }))
 }
 
-/// Returns the gradient of an array of shape `own` from which elements were gathered along the axis
-/// `at`. The gradient of each result is added to the element that the result was read from.
+/// Returns the rule of a gather from an array of shape `own` along the axis `at`. The gradient of
+/// each result is added to the gradient of its source element.
 pub(super) fn scattered_back(
     own: Shape,
     indices: Array<i64>,
@@ -86,11 +87,12 @@ pub(super) fn scattered_back(
     }
 }
 
-/// Returns the shape that an array of shape `array` and indices of the axis `at` broadcast to.
+/// Returns the shape that the array and the indices broadcast to. Along the axis `at`, it has the
+/// length of the indices.
 ///
 /// # Errors
 ///
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch), naming both.
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch), naming the two shapes, if they do not broadcast.
 #[track_caller]
 pub(super) fn along(operation: &str, array: &Shape, indices: &Shape, at: usize) -> Result<Shape> {
     let common = if array.ndim() == indices.ndim() {

@@ -13,14 +13,14 @@ use crate::ops::expression::any_lazy::AnyLazy;
 pub(crate) struct Arms {
     /// The nearer element.
     pub(crate) near: usize,
-    /// The other element. At the position of an element, this is the nearer element again.
+    /// The farther element. At the position of an element, `far` is the nearer element again.
     pub(crate) far: usize,
-    /// The weight of the other element, above 0 and at most 1/2.
+    /// The weight of the farther element, above 0 and at most 1/2.
     pub(crate) share: f64,
 }
 
 impl Arms {
-    /// Returns the elements beside the position `before + fraction`, with a fraction from 0 to
+    /// Returns the elements beside the position `before + fraction`. The fraction is at least 0 and
     /// below 1.
     pub(crate) fn at(before: usize, fraction: f64) -> Self {
         let (near, far, share) = if fraction > 0.5 {
@@ -37,10 +37,10 @@ impl Arms {
 /// Returns `near · (1 − share) + far · share`, computed in the type of the shares, for the elements
 /// and the shares of [`Arms`].
 ///
-/// Between finite elements, the result is `near + (far − near) · share`, which is exact for equal
-/// elements, and rounds as NumPy's `quantile` does. If an element is infinite or the difference
-/// overflows, the result is the sum of the two products. Both forms have equal derivatives, which
-/// are the shares.
+/// For finite elements, the result is `near + (far − near) · share`. This form is exact for equal
+/// elements, and rounds like NumPy's `quantile`. If an element is infinite or the difference
+/// overflows, the result is the sum of the two products. The two forms have equal derivatives,
+/// which are the shares.
 #[track_caller]
 pub(crate) fn interpolated(near: &AnyArray, far: &AnyArray, share: &AnyLazy) -> Result<AnyArray> {
     let (dtype, wide) = (near.dtype, share.dtype());

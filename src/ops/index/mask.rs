@@ -16,14 +16,14 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::host;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the indices of the elements that are not zero, in row-major order: NumPy's
-    /// `argwhere`. The result has shape `[count, rank]`: a row for each element, with its index
-    /// along every axis. NaN is not zero.
+    /// Returns the indices of the elements that are not zero, in row-major order. This is NumPy's
+    /// `argwhere`. The result has the shape `[count, rank]`. Each row has the indices of one
+    /// element along all axes. NaN is not zero.
     ///
-    /// The shape depends on the elements, so the call waits for them. On a device without data
-    /// ([`Device::meta`](crate::Device::meta)), the call assumes that no element is zero.
-    /// [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) sets another number of
-    /// elements that are not zero.
+    /// The shape of the result depends on the elements, so the method waits for them. On a device
+    /// without data ([`Device::meta`](crate::Device::meta)), the method assumes that no element is
+    /// zero. [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) sets another number
+    /// of elements that are not zero.
     ///
     /// # Examples
     ///
@@ -39,9 +39,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) if the size of the result overflows, and
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for it and for a flag
-    /// for each element (on CUDA devices 9 bytes for each).
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the size of the result overflows.
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the result or the
+    /// scratch memory. This has 1 byte for each element (9 bytes on CUDA devices).
     #[track_caller]
     pub fn nonzero(&self) -> Result<Array<i64>> {
         let array = self.erased();
@@ -55,15 +55,15 @@ impl<T: AnyElement> Array<T> {
         positions(&Array::from_erased(flags), array.shape())
     }
 
-    /// Returns the elements at which `mask` is true, in row-major order: NumPy's `x[mask]`.
+    /// Returns the elements at which `mask` is true, in row-major order. This is NumPy's `x[mask]`.
     ///
     /// The mask has the lengths of this array's leading axes. If the mask has all axes, the result
-    /// has one axis. If the mask has fewer axes, each of its elements selects a part of the array.
-    /// A mask of one axis selects rows. The shape depends on the mask, so the call waits for the
-    /// mask. On a device without data ([`Device::meta`](crate::Device::meta)), the call assumes
-    /// that all elements of the mask are true.
-    /// [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) sets another number of
-    /// true elements.
+    /// has one axis. If the mask has fewer axes, each true element of the mask selects a part of
+    /// the array. A mask of one axis selects rows. The shape of the result depends on the mask, so
+    /// the method waits for the mask. On a device without data
+    /// ([`Device::meta`](crate::Device::meta)), the method assumes that all elements of the mask
+    /// are true. [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) sets another
+    /// number of true elements.
     ///
     /// # Examples
     ///
@@ -83,10 +83,10 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the mask's shape differs from the leading
-    /// axes, [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the mask is on another device,
-    /// [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows, and
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory); on CUDA devices, the call needs scratch memory of 8
-    /// bytes for each element of the mask.
+    /// axes. [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the mask is on another device.
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows.
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory. On CUDA devices, the
+    /// method needs scratch memory of 8 bytes for each element of the mask.
     #[track_caller]
     pub fn select_by(&self, mask: &Array<bool>) -> Result<Self> {
         select_by(self.erased(), mask).map(Self::from_erased)
@@ -94,11 +94,10 @@ impl<T: AnyElement> Array<T> {
 
     /// Sets the elements at which `mask` is true to the elements of `value`. Other elements do not
     /// change. This is NumPy's `np.copyto(x, value, where=mask)`. `mask` and `value` broadcast to
-    /// this array's shape. NumPy's `x[mask] = values` is another operation, because it takes the
-    /// values one after another.
+    /// this array's shape. NumPy's `x[mask] = values` differs: it assigns the values in order.
     ///
-    /// Equivalent to [`assign`](Self::assign) of [`select`](crate::select). The write is in place,
-    /// unless other arrays or expressions share the memory.
+    /// The method is equivalent to [`assign`](Self::assign) of a [`select`](crate::select). The
+    /// write is in place, unless other arrays or expressions share the memory.
     ///
     /// # Examples
     ///
@@ -119,7 +118,8 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// The errors of [`assign`](Self::assign), and [`ShapeMismatch`](ErrorKind::ShapeMismatch) if
-    /// the mask's shape does not broadcast to this array's shape. Nothing has been written then.
+    /// the mask's shape does not broadcast to this array's shape. After an error, the array is
+    /// unchanged.
     #[track_caller]
     pub fn masked_assign<R: IntoExpr<T>>(&mut self, mask: &Array<bool>, value: R) -> Result<()> {
         same_device(
@@ -167,8 +167,8 @@ fn check_broadcast(what: &str, shape: &Shape, own: &Shape) -> Result<()> {
     ))
 }
 
-/// Returns the indices in an array of `shape` at which the flags are true, a row for each true
-/// flag. The flags are packed, one for each element.
+/// Returns a row for each true flag: the indices of the flag's element in an array of `shape`.
+/// `flags` is contiguous, with one flag for each element.
 #[track_caller]
 fn positions(flags: &Array<bool>, shape: &Shape) -> Result<Array<i64>> {
     on_device!(

@@ -1,8 +1,8 @@
 //! Copies by position and by order: elements at indices, concatenated arrays, sorted elements.
 //!
-//! The operands are checked here, one operation in each file. The kernels are in
-//! [`host`](crate::ops::host) and [`cuda`](crate::ops::cuda). The kernels only move the elements
-//! that [`descriptors`](crate::ops::descriptors) walk over.
+//! Each file checks the operands of one operation. The kernels are in [`host`](crate::ops::host)
+//! and [`cuda`](crate::ops::cuda). The kernels only move the elements that the walks of
+//! [`descriptors`](crate::ops::descriptors) visit.
 
 pub(in crate::ops) mod interpolate;
 
@@ -44,13 +44,12 @@ use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::host;
 use cachescope_kernels::counts::integer_loops_of;
 
-/// Waits until the indices are known, and checks that the axis `at` of `array` has all of them. On
-/// a CUDA device, only checks that the axis has elements, because the kernel checks the indices.
+/// Waits for the indices, and checks that they are in the range of the axis `at` of `array`. On a
+/// CUDA device, only checks that the axis has elements, because the kernel checks the indices.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the first index that the axis does not
-/// have.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the first index that is out of range.
 #[track_caller]
 fn check_indices(operation: &str, array: &AnyArray, at: usize, indices: &Array<i64>) -> Result<()> {
     let length = array.layout.dims()[at];
@@ -79,7 +78,7 @@ fn check_indices(operation: &str, array: &AnyArray, at: usize, indices: &Array<i
 }
 
 impl AnyArray {
-    /// Returns the elements in `range` along the axis `at`. The range is within the axis.
+    /// Returns the elements in `range` along the axis `at`. The range must be within the axis.
     #[track_caller]
     fn range_of(&self, at: usize, range: Range<usize>) -> Result<Self> {
         let part = SliceInfoElem::Slice {
@@ -90,8 +89,8 @@ impl AnyArray {
         self.with_part(at, part)
     }
 
-    /// Returns the elements at `index` along the axis `at`, without the axis. The index is within
-    /// the axis.
+    /// Returns the elements at `index` along the axis `at`, without the axis. The index must be
+    /// within the axis.
     #[track_caller]
     fn at_index(&self, at: usize, index: usize) -> Result<Self> {
         self.with_part(at, SliceInfoElem::Index(index as isize))
@@ -113,8 +112,8 @@ impl AnyArray {
 
 /// # Errors
 ///
-/// [`InvalidShape`](ErrorKind::InvalidShape), naming `operation`, if its result of `shape` would
-/// have a rank above 8 or a size that overflows.
+/// [`InvalidShape`](ErrorKind::InvalidShape), naming `operation`, if a result of `shape` has a rank
+/// above 8 or a size that overflows.
 #[track_caller]
 pub(super) fn check_size(operation: &str, shape: &Shape, dtype: DType) -> Result<()> {
     match shape.size_bytes(dtype.size_bytes()) {

@@ -1,5 +1,5 @@
-//! Operations that move elements and compute nothing. They are compiled once. Only the host's loops
-//! are compiled for each size of an element.
+//! Type-erased operations that only move elements. The host's loops are compiled for each size of
+//! an element.
 
 use crate::array::{AnyArray, Array, Bits, Shape};
 use crate::device::cuda::Indexing;
@@ -33,7 +33,7 @@ pub(super) fn joined(arrays: &[AnyArray], at: usize, shape: &Shape) -> Result<An
 }
 
 /// Returns the elements that `indices` select along the axis `at` of `array`, in a new array of
-/// `shape`. The indices have been checked.
+/// `shape`. The caller must have checked the indices.
 #[track_caller]
 pub(super) fn picked(
     array: &AnyArray,
@@ -49,8 +49,9 @@ pub(super) fn picked(
     )
 }
 
-/// Writes each of `values` to the element of `target` that its index selects along the axis `at`.
-/// Along the other axes, all three arrays broadcast to `shape`. The indices have been checked.
+/// Writes each of `values` to the element of `target` that the value's index selects along the axis
+/// `at`. The three arrays broadcast to `shape`, except `target` along this axis. The caller must
+/// have checked the indices.
 #[track_caller]
 pub(super) fn put(
     target: Target<'_>,
@@ -107,8 +108,8 @@ pub(super) fn triangular(array: &AnyArray, triangle: Triangle, k: isize) -> Resu
     )
 }
 
-/// Returns the elements of `array` at which `flags` are true. Both arrays are contiguous and
-/// equally long.
+/// Returns the elements of `array` at which `flags` are true. Both arrays are contiguous and have
+/// equal lengths.
 #[track_caller]
 pub(super) fn compacted(array: &AnyArray, flags: &Array<bool>) -> Result<AnyArray> {
     on_device!(

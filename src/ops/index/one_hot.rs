@@ -7,8 +7,8 @@ use crate::ops::host;
 use cachescope_kernels::counts::{IntegerLoops, integer_loops_of};
 
 impl<T: Integer> Array<T> {
-    /// Returns the one-hot encoding of the elements: a row for each element, along a new last axis
-    /// of length `classes`. The row is one at the index that the element names, and zero elsewhere.
+    /// Returns the one-hot encoding of the elements. A new last axis of length `classes` has a row
+    /// for each element. The row is one at the index that the element names, and zero elsewhere.
     ///
     /// # Examples
     ///
@@ -26,8 +26,8 @@ impl<T: Integer> Array<T> {
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if an element is negative, or not
     /// below `classes`; [`InvalidShape`](crate::ErrorKind::InvalidShape) if the result's rank is
-    /// above 8 or its size overflows; and [`OutOfMemory`](crate::ErrorKind::OutOfMemory): on the
-    /// host, labels of another type than `i64` are converted first.
+    /// above 8 or its size overflows; and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). On the
+    /// host, labels of another type than `i64` are converted first, which needs memory.
     #[track_caller]
     pub fn one_hot<U: AnyElement>(&self, classes: usize) -> Result<Array<U>> {
         let one = (U::DTYPE, bits_of(U::one()));

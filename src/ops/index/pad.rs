@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::ops::derivatives::RuledOperation;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the array with elements of `value` around it: NumPy's `pad` in its mode `constant`.
-    /// For each axis, `margins` has the number of elements before and after it.
-    /// [`pad_with`](Self::pad_with) has the other modes.
+    /// Returns the array surrounded by elements of `value`. This is NumPy's `pad` with the mode
+    /// `constant`. For each axis, `margins` has the numbers of elements before and after the array.
+    /// [`pad_with`](Self::pad_with) supports the other modes.
     ///
     /// # Examples
     ///
@@ -25,9 +25,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are more or fewer margins
-    /// than axes, [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the number of margins differs from
+    /// the number of axes, [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows,
+    /// and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn pad(&self, margins: &[(usize, usize)], value: T) -> Result<Self> {
         let framed = self.erased().framed("pad", margins, bits_of(value));
@@ -36,7 +36,7 @@ impl<T: AnyElement> Array<T> {
 }
 
 impl AnyArray {
-    /// See [`Array::pad`], with `operation` as the name in errors.
+    /// See [`Array::pad`]. Error messages name `operation`.
     #[track_caller]
     pub(in crate::ops) fn framed(
         &self,
@@ -55,7 +55,7 @@ impl AnyArray {
             )));
         }
         let axes = own.dims().iter().zip(margins);
-        // A length that saturates is beyond every length that a shape may have.
+        // `check_size` rejects a length that saturates.
         let shape: Shape = axes
             .map(|(&length, &(before, after))| length.saturating_add(before).saturating_add(after))
             .collect();

@@ -7,22 +7,22 @@ use crate::array::{AnyArray, AnyElement, Array, Bits, DType, MAX_RANK, Shape, Wr
 use crate::error::Result;
 use crate::ops::derivatives::is_any_tracked;
 
-/// The elements in the margins that [`Array::pad_with`] adds: NumPy's modes of these names.
+/// The elements in the margins that [`Array::pad_with`] adds, like NumPy's modes of equal names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PadMode<T> {
-    /// The given value.
+    /// A constant value.
     Constant(T),
-    /// The elements mirrored at the first and the last element, which are not repeated: `2 1 | 0 1
-    /// 2 | 1 0 1`. A single element is repeated.
+    /// The elements mirrored at the edges, without a repetition of the first and the last element:
+    /// `2 1 | 0 1 2 | 1 0 1`. A single element is repeated.
     Reflect,
-    /// The element of the edge: `0 0 | 0 1 2 | 2 2 2`.
+    /// The element at the edge: `0 0 | 0 1 2 | 2 2 2`.
     Edge,
-    /// The elements again from the other end: `1 2 | 0 1 2 | 0 1 2`.
+    /// The elements from the opposite edge, as in a periodic array: `1 2 | 0 1 2 | 0 1 2`.
     Wrap,
 }
 
-/// The modes that take an array's own elements.
+/// The modes that copy an array's own elements.
 #[derive(Clone, Copy, Debug)]
 enum Extension {
     Reflect,
@@ -31,8 +31,8 @@ enum Extension {
 }
 
 impl Extension {
-    /// Returns the index of the source of the element at `position`. The position is counted from
-    /// the first of `length` elements, and may be outside their range.
+    /// Returns the index of the element to copy to `position`. Position 0 is the first of the
+    /// array's `length` elements. The position may be outside of the array.
     fn source(self, position: isize, length: usize) -> usize {
         let last = length as isize - 1;
         let source = match self {
@@ -40,7 +40,7 @@ impl Extension {
             Self::Wrap => position.rem_euclid(length as isize),
             Self::Reflect if last == 0 => 0,
             Self::Reflect => {
-                // A period covers the axis forth and back. If the axis fits memory with its
+                // A period covers the axis forwards and backwards. If the axis fits memory with its
                 // margins, the period does not overflow.
                 let period = 2 * last;
                 let place = position.rem_euclid(period);
@@ -52,10 +52,11 @@ impl Extension {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the array with margins around it: NumPy's `pad`. For each axis, `margins` has the
-    /// number of elements before and after it. The mode chooses the elements of the margins.
+    /// Returns the array surrounded by margins. This is NumPy's `pad`. For each axis, `margins` has
+    /// the numbers of elements before and after the array. The mode determines the elements of the
+    /// margins.
     ///
-    /// A margin may be longer than its axis. Besides the result, the call needs memory for one
+    /// A margin may be longer than its axis. Besides the result, the method needs memory for one
     /// margin at a time, and for the indices of this margin.
     ///
     /// # Examples
@@ -75,7 +76,7 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// The errors of [`pad`](Self::pad), and [`InvalidArgument`](crate::ErrorKind::InvalidArgument)
-    /// if an axis without elements is to have a margin.
+    /// if an axis without elements has a margin.
     #[track_caller]
     pub fn pad_with(&self, margins: &[(usize, usize)], mode: PadMode<T>) -> Result<Self> {
         let array = self.erased();
@@ -103,7 +104,7 @@ impl AnyArray {
             return self.extended_by_takes(margins, extension);
         }
         let mut padded = self.framed("pad_with", margins, Bits::default())?;
-        // One axis after the other, so that corners are computed from margins.
+        // The axes are extended one after another, so that corners are copied from margins.
         for (axis, &(before, after)) in margins.iter().enumerate() {
             let length = self.dims()[axis];
             for (start, count) in [(0, before), (before + length, after)] {
@@ -115,8 +116,8 @@ impl AnyArray {
         Ok(padded)
     }
 
-    /// Extends a tracked array, one axis after the other. Takes the source of each position, so
-    /// that gradients pass through.
+    /// Extends a tracked array, one axis after another. `take` copies the source of each position,
+    /// so that gradients pass through.
     #[track_caller]
     fn extended_by_takes(&self, margins: &[(usize, usize)], extension: Extension) -> Result<Self> {
         let mut padded = self.share();
@@ -138,8 +139,8 @@ impl AnyArray {
         Ok(padded)
     }
 
-    /// Writes `count` elements from `start` on along `axis`. The `length` elements that already
-    /// exist begin at `first`.
+    /// Writes `count` elements of a margin along `axis`, from `start` on. The array's own `length`
+    /// elements begin at `first`.
     #[track_caller]
     fn extend_axis(
         &mut self,

@@ -13,12 +13,13 @@ use crate::ops::order::{HostOrder, check_untracked};
 impl<T: Float> Array<T> {
     /// Returns the median of the elements along `axis`. The result does not have this axis. The
     /// median is the element in the middle of the sorted elements. If the number of elements is
-    /// even, it is the mean of the two elements in the middle. A negative axis counts from the end.
+    /// even, the median is the mean of the two elements in the middle. A negative axis counts from
+    /// the end.
     ///
     /// If an element is NaN, the result is NaN, as in NumPy. The gradient passes to the elements
     /// that [`sort`](Self::sort) puts in the middle. For the median of all elements, write
-    /// `x.flatten()?.median(0)`. On the host, the elements are not sorted. Instead, the call reads
-    /// the elements a few times.
+    /// `x.flatten()?.median(0)`. On the host, the method does not sort the elements, but reads them
+    /// a few times.
     ///
     /// # Examples
     ///
@@ -33,24 +34,25 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, or the axis
-    /// has no elements, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than
-    /// 256 elements needs memory for a copy of the elements (on CUDA devices, as much as
-    /// [`sort`](Self::sort)).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range or has no
+    /// elements, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). For an axis of more than 256
+    /// elements, the method needs memory for a copy of the elements. On CUDA devices, it needs the
+    /// memory of [`sort`](Self::sort).
     #[track_caller]
     pub fn median(&self, axis: isize) -> Result<Self> {
         median(self.erased(), float_sort_loops_of::<T>(), axis).map(Self::from_erased)
     }
 
-    /// Returns the value below which the fraction `q` of the elements along `axis` lies. If `q` is
-    /// 0, the value is the least element; if `q` is 1, the greatest. The result does not have
-    /// `axis`. A negative axis counts from the end.
+    /// Returns the `q` quantile of the elements along `axis`, below which the fraction `q` of the
+    /// elements lies. If `q` is 0, the quantile is the least element. If `q` is 1, the quantile is
+    /// the greatest element. The result does not have `axis`. A negative axis counts from the end.
     ///
-    /// The sorted elements have the positions 0, 1, …, n − 1. The value at the position q · (n − 1)
-    /// is interpolated between its two neighbours, linearly and in `f64`: NumPy's `quantile`. If
-    /// the neighbours are equal, the value equals them, even if they are infinite. If only one
-    /// neighbour is infinite, the value is infinite. If an element is NaN, the result is NaN. For
-    /// the quantile of all elements, write `x.flatten()?.quantile(q, 0)`.
+    /// The sorted elements have the positions 0, 1, …, n − 1. The quantile has the position q · (n
+    /// − 1). It is interpolated linearly between the two neighbours of this position, in `f64`.
+    /// This is NumPy's `quantile`. If the neighbours are equal, the quantile equals them, even if
+    /// they are infinite. If only one neighbour is infinite, the quantile is infinite. If an
+    /// element is NaN, the quantile is NaN. For the quantile of all elements, write
+    /// `x.flatten()?.quantile(q, 0)`.
     ///
     /// # Examples
     ///
@@ -78,9 +80,9 @@ impl<T: Float> Array<T> {
     }
 }
 
-/// Selection by the loops for the type of the elements.
+/// Selection of elements. `loops` are the loops for the type of the elements.
 impl AnyArray {
-    /// Returns the axis from which `operation` chooses an element, and its length.
+    /// Returns the index and the length of `axis`, along which `operation` chooses an element.
     #[track_caller]
     fn chosen_from(&self, operation: &str, axis: isize) -> Result<(usize, usize)> {
         let shape = self.shape();
@@ -93,9 +95,9 @@ impl AnyArray {
         }
     }
 
-    /// Returns the element at `nth` of the sorted elements along the axis `at`, and the next
-    /// element. If `nth` is the last position, the next element is the last element again. If an
-    /// element is NaN, both returned elements are NaN.
+    /// Returns the element at the position `nth` of the sorted elements along the axis `at`, and
+    /// the next element. If `nth` is the last position, returns the last element twice. If an
+    /// element is NaN, returns NaN twice.
     #[track_caller]
     fn neighbours(&self, loops: &'static SortLoops, at: usize, nth: usize) -> Result<[Self; 2]> {
         if self.device().backend().cuda().is_some() || is_any_tracked(&[self])? {
@@ -113,7 +115,7 @@ impl AnyArray {
         Ok([ends.at_index(at, 0)?, ends.at_index(at, 1)?])
     }
 
-    /// Finds both neighbours on the host, along the axis `at`.
+    /// Returns an array of the two neighbours along the axis `at`, which the host finds.
     #[track_caller]
     fn chosen(&self, loops: &'static SortLoops, at: usize, nth: usize) -> Result<Self> {
         let shape: Shape = self.shape().with(at, 2);
@@ -124,7 +126,7 @@ impl AnyArray {
         host::neighbours(order, loops, (self, at), nth, &shape)
     }
 
-    /// Finds both neighbours by sorting.
+    /// Returns the two neighbours, found by sorting.
     #[track_caller]
     fn sorted_neighbours(
         &self,

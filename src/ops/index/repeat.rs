@@ -8,8 +8,8 @@ use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Copying;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the array with each element along `axis` repeated `count` times: NumPy's `repeat`.
-    /// Copies of an element are adjacent.
+    /// Returns the array with each element along `axis` repeated `count` times. Copies of an
+    /// element are adjacent. This is NumPy's `repeat`.
     ///
     /// # Examples
     ///
@@ -24,7 +24,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis,
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range,
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
@@ -39,14 +39,13 @@ impl AnyArray {
     pub(in crate::ops) fn repeat(&self, count: usize, axis: isize) -> Result<Self> {
         let shape = self.shape();
         let at = shape.axis("repeat", axis)?;
-        // A length that saturates is beyond every length that a shape may have.
+        // `check_size` rejects a length that saturates.
         let shape = shape.with(at, shape.dims()[at].saturating_mul(count));
         check_size("repeat", &shape, self.dtype)?;
         repeated(self, at, count, &shape)
     }
 }
 
-/// Returns each element repeated `times` times along the axis `at`, in a new array of `shape`.
 #[track_caller]
 fn repeated(array: &AnyArray, at: usize, times: usize, shape: &Shape) -> Result<AnyArray> {
     let whole = *shape;

@@ -7,9 +7,9 @@ use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Copying;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the elements, in row-major order, in another shape. If strides can express the
-    /// result, it is a view, otherwise a copy on the same device. One length may be
-    /// [`INFER`](crate::INFER), and is then inferred from the number of elements.
+    /// Returns the elements in the shape `shape`, in row-major order. If strides can express the
+    /// result, it is a view. Otherwise, it is a copy on the same device. One length may be
+    /// [`INFER`](crate::INFER). This length is inferred from the number of elements.
     ///
     /// # Examples
     ///
@@ -25,16 +25,16 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if `shape` has another number of elements,
-    /// a rank above 8 or a size that overflows, or if several lengths are to be inferred, or one
-    /// that no length fits; if a copy is needed, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if
-    /// the device has no memory for it.
+    /// a rank above 8 or a size that overflows. [`InvalidShape`](crate::ErrorKind::InvalidShape)
+    /// also if several lengths are [`INFER`](crate::INFER), or no length fits.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device has no memory for a copy.
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         self.erased().reshape(&shape.into()).map(Self::from_erased)
     }
 
-    /// Returns the elements along one axis, in row-major order. The result is a view or a copy, as
-    /// for [`reshape`](Self::reshape).
+    /// Returns the elements along one axis, in row-major order. Like for
+    /// [`reshape`](Self::reshape), the result is a view or a copy.
     ///
     /// # Examples
     ///
@@ -66,7 +66,6 @@ impl AnyArray {
     }
 }
 
-/// Returns a copy of the elements in another shape.
 #[track_caller]
 fn reshaped(array: &AnyArray, shape: &Shape) -> Result<AnyArray> {
     let whole = *shape;

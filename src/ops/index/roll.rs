@@ -6,8 +6,8 @@ use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
     /// Returns a copy in which every element is shifted by `shift` positions along `axis`. Elements
-    /// beyond the last position are moved to the beginning: NumPy's `roll`. A negative shift moves
-    /// elements back.
+    /// that are shifted beyond the last position move to the beginning. A negative shift moves
+    /// elements towards the beginning. This is NumPy's `roll`.
     ///
     /// # Examples
     ///
@@ -22,7 +22,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn roll(&self, shift: isize, axis: isize) -> Result<Self> {
@@ -36,7 +36,7 @@ impl AnyArray {
     pub(in crate::ops) fn roll(&self, shift: isize, axis: isize) -> Result<Self> {
         let at = self.shape().axis("roll", axis)?;
         let length = self.dims()[at];
-        // The shift is 0 if the axis has no elements.
+        // If the axis has no elements, the shift is 0.
         let moved = shift.rem_euclid(length.max(1) as isize) as usize;
         let last = self.viewed(self.layout.part(at, length - moved..length, 1)?);
         let first = self.viewed(self.layout.part(at, 0..length - moved, 1)?);

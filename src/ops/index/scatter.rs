@@ -1,4 +1,4 @@
-//! Adding and writing at given positions.
+//! Additions and writes at indices along an axis.
 
 use super::check_indices;
 use super::gather::{along, gathered};
@@ -12,15 +12,15 @@ use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::order::UpdateTargets;
 use crate::ops::order::aliasing::Target;
 
-/// Returns the gradients of `scatter_add`. The old elements get the whole gradient. Each element of
-/// the source gets the gradient of the element that it was added to.
+/// Returns the gradients of `scatter_add`. The array's gradient is the gradient of the result. The
+/// gradient of a source element is the gradient of the element that it was added to.
 fn added_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
     let of_source = gathered(&gradient, places, axis)?;
     Ok(vec![gradient, of_source])
 }
 
-/// Returns the gradients of `scatter`. Overwritten elements get zero, including elements of the
-/// source that a later element overwrote.
+/// Returns the gradients of `scatter`. The gradient of an overwritten element is zero. This
+/// includes source elements that a later source element overwrote.
 fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
     let _device = places.device().enter();
     let own = *gradient.layout.shape();
@@ -44,16 +44,16 @@ fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<
 
 impl<T: Number> Array<T> {
     /// Adds each element of `source` to the element of this array that its index selects along
-    /// `axis`. Along the other axes, both elements have one position. This is the opposite of
+    /// `axis`. Along the other axes, the two elements have equal positions. This is the adjoint of
     /// [`gather`](Self::gather).
     ///
-    /// If an index repeats, its elements are added in row-major order, so that the result is
+    /// If an index repeats, its source elements are added in row-major order, so that the result is
     /// deterministic. Integers wrap. Sums of `f16` and `bf16` are computed in `f32` and rounded
     /// once.
     ///
-    /// The array and `indices` broadcast as for `gather`, and `source` broadcasts to the
-    /// resulting shape. If other arrays or expressions share the memory, they keep their values,
-    /// and this array gets memory of its own.
+    /// The array and `indices` broadcast like for [`gather`](Self::gather), and `source` broadcasts
+    /// to the resulting shape. If other arrays or expressions share the memory, this array is
+    /// copied first, and the other values do not change.
     ///
     /// # Examples
     ///
@@ -69,10 +69,10 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` does not exist or an index
-    /// is out of range. [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the shapes do not
-    /// match. [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if the devices differ.
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` or an index is out of
+    /// range. [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the shapes do not match.
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if the devices differ.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). After an error, the array is unchanged.
     #[track_caller]
     pub fn scatter_add(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
         self.erased_mut()
@@ -81,14 +81,14 @@ impl<T: Number> Array<T> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Writes each element of `source` over the element of this array that its index selects along
-    /// `axis`. Along the other axes, both elements have one position. This is NumPy's
+    /// Writes each element of `source` to the element of this array that its index selects along
+    /// `axis`. Along the other axes, the two elements have equal positions. This is NumPy's
     /// `put_along_axis` and PyTorch's `scatter_`.
     ///
-    /// If indices repeat, the last one in row-major order wins, on every device. The array and
-    /// `indices` broadcast as for [`gather`](Self::gather), and `source` broadcasts to the
-    /// resulting shape. If other arrays or expressions share the memory, they keep their values,
-    /// and this array gets memory of its own.
+    /// If an index repeats, its last source element in row-major order is written, on every device.
+    /// The array and `indices` broadcast like for [`gather`](Self::gather), and `source` broadcasts
+    /// to the resulting shape. If other arrays or expressions share the memory, this array is
+    /// copied first, and the other values do not change.
     ///
     /// # Examples
     ///
@@ -109,10 +109,10 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` does not exist or an index
-    /// is out of range. [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the shapes do not
-    /// match. [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if the devices differ.
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` or an index is out of
+    /// range. [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the shapes do not match.
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if the devices differ.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). After an error, the array is unchanged.
     #[track_caller]
     pub fn scatter(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
         self.erased_mut().scatter(indices, source.erased(), axis)
@@ -200,8 +200,8 @@ impl AnyArray {
         put(Target::new(self), indices, source, at, &shape)
     }
 
-    /// Returns the array if its elements are contiguous, otherwise a copy. The elements may have
-    /// gaps if none was written, because the array then has its old memory.
+    /// Returns the array if its elements are contiguous, and a copy otherwise. If no element was
+    /// written, the array has its old memory, which may have gaps.
     #[track_caller]
     fn gapless(self) -> Result<Self> {
         match self.layout.is_contiguous() {
@@ -211,8 +211,8 @@ impl AnyArray {
     }
 
     /// Checks the operands of `operation`, which writes at `indices`. If the array's memory is
-    /// shared, allocates memory of its own. Returns the axis and the shape of the elements to
-    /// write, or `None` if there are no elements to write.
+    /// shared, copies the array first. Returns the axis and the shape of the elements to write, or
+    /// `None` if there are no elements to write.
     #[track_caller]
     fn scattered(
         &mut self,

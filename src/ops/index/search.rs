@@ -10,12 +10,12 @@ use crate::ops::dispatch::same_device;
 use crate::ops::host::{self, SearchLoops, search_loops_of};
 
 impl<T: Element> Array<T> {
-    /// Returns, for each of `values`, its position in this array, which has one axis and is sorted.
-    /// The position is the number of elements that are less than the value. This is NumPy's
-    /// `searchsorted` on the left side, in the shape of the values.
+    /// Returns the position of each of `values` in this array, which must have one axis and be
+    /// sorted. The position is the number of elements that are less than the value. The result has
+    /// the shape of `values`. This is NumPy's `searchsorted` on the left side.
     ///
-    /// The order is as for [`sort`](Self::sort): NaN is last, and is equal to itself. For an array
-    /// that is not sorted, the results are unspecified.
+    /// The order is the order of [`sort`](Self::sort): NaN is last, and is equal to itself. If the
+    /// array is not sorted, the results are unspecified.
     ///
     /// # Examples
     ///
@@ -30,10 +30,10 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if this array does not have one axis,
-    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if the values are on another device,
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if this array does not have one axis.
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if the values are on another device.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device has no memory.
     #[track_caller]
     pub fn searchsorted(&self, values: &Self) -> Result<Array<i64>> {
         // Positions have no gradient.
@@ -60,8 +60,8 @@ fn places_of([sorted, values]: [&AnyArray; 2], loops: &'static SearchLoops) -> R
     search([sorted, values], loops, Side::Left)
 }
 
-/// Returns the position at which each of `values` belongs in `array`, which has one axis and is
-/// sorted.
+/// Returns the position of each of `values` in `array`, which has one axis and is sorted. `side`
+/// chooses the position among equal elements.
 #[track_caller]
 pub(super) fn search(
     [array, values]: [&AnyArray; 2],

@@ -16,12 +16,12 @@ use crate::ops::host::{self, SortLoops, sort_loops_of};
 const APART: usize = 128;
 
 impl<T: Element> Array<T> {
-    /// Returns the elements along `axis` from the least to the greatest, and NaN after them, as in
+    /// Returns the elements sorted along `axis`, from the least to the greatest. NaN is last, as in
     /// NumPy.
     ///
-    /// The sort is stable: equal elements stay in their order. Both zeros are equal, and so are all
-    /// NaN. The gradient of each element passes to the position that [`argsort`](Self::argsort)
-    /// returns.
+    /// The sort is stable: equal elements keep their order. The two zeros are equal, and all NaN
+    /// are equal. The gradient of each sorted element passes to the element at the index that
+    /// [`argsort`](Self::argsort) returns.
     ///
     /// # Examples
     ///
@@ -35,18 +35,17 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); to sort an axis of more than 256 elements
-    /// (on CUDA devices 2048) needs scratch memory in addition to the result.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). An axis of more than 256 elements (2048 on
+    /// CUDA devices) needs scratch memory in addition to the result.
     #[track_caller]
     pub fn sort(&self, axis: isize) -> Result<Self> {
         let sorted = self.erased().sort(sort_loops_of::<T>(), axis);
         sorted.map(Self::from_erased)
     }
 
-    /// Returns the indices along `axis` that [`sort`](Self::sort) takes the elements from:
-    /// [`gather`](Self::gather) with them returns the sorted array. Equal elements stay in their
-    /// order.
+    /// Returns the indices that sort the array along `axis`. [`gather`](Self::gather) with these
+    /// indices returns the sorted array. Equal elements keep their order.
     ///
     /// # Examples
     ///
@@ -69,7 +68,7 @@ impl<T: Element> Array<T> {
     }
 }
 
-/// Sorting by the loops for the type of the elements.
+/// Sorting. `loops` are the loops for the type of the elements.
 impl AnyArray {
     /// See [`Array::sort`].
     #[track_caller]
@@ -95,8 +94,8 @@ impl AnyArray {
         self.in_order(loops, at, Direction::Ascending, shape)
     }
 
-    /// Returns the positions of the elements that are first in order along the axis `at`. The
-    /// number of positions is the length of this axis of `shape`.
+    /// Returns the indices of the first elements in sorted order along the axis `at`, in the shape
+    /// `shape`.
     #[track_caller]
     pub(super) fn in_order(
         &self,
@@ -115,8 +114,8 @@ impl AnyArray {
         ranked((array, at), loops, direction, shape)
     }
 
-    /// Returns whether the axis `at` is so long and strided that copying its elements to contiguous
-    /// memory first is faster.
+    /// Returns whether a sort along the axis `at` is faster after a copy to contiguous memory. This
+    /// is true for long strided axes.
     pub(super) fn is_apart(&self, at: usize) -> bool {
         let layout = &self.layout;
         let others = layout.len() / layout.dims()[at].max(1);
@@ -132,7 +131,6 @@ impl AnyArray {
     }
 }
 
-/// Returns the elements in sorted order along the axis `at`.
 #[track_caller]
 fn sorted(array: &AnyArray, loops: &'static SortLoops, at: usize) -> Result<AnyArray> {
     on_device!(
@@ -143,8 +141,7 @@ fn sorted(array: &AnyArray, loops: &'static SortLoops, at: usize) -> Result<AnyA
     )
 }
 
-/// Returns the first positions in sorted order along the axis `at`, for the length of this axis in
-/// `shape`.
+/// Computes [`in_order`](AnyArray::in_order) without a copy of the array.
 #[track_caller]
 fn ranked(
     (array, at): (&AnyArray, usize),

@@ -1,4 +1,4 @@
-//! Parts at given positions.
+//! Selection of parts at indices along an axis.
 
 use super::gather::scattered_back;
 use super::moves::picked;
@@ -10,8 +10,9 @@ use crate::ops::descriptors::Picking;
 use crate::ops::dispatch::same_device;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns a copy of the elements at `indices` along `axis`: NumPy's `take`. In the result, the
-    /// axes of `indices` replace `axis`. A negative index counts from the axis's end.
+    /// Returns a copy of the elements at `indices` along `axis`. In the result, the axes of
+    /// `indices` replace `axis`. A negative index counts from the axis's end. This is NumPy's
+    /// `take`.
     ///
     /// # Examples
     ///
@@ -35,11 +36,11 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis or an index
-    /// is outside of it, [`InvalidShape`](crate::ErrorKind::InvalidShape) if the result's rank is
-    /// above 8 or its size overflows, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if
-    /// `indices` is on another device, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device
-    /// has no memory for the result.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range or an index
+    /// is outside of the axis. [`InvalidShape`](crate::ErrorKind::InvalidShape) if the result's
+    /// rank is above 8 or its size overflows. [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch)
+    /// if `indices` is on another device. [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the
+    /// device has no memory.
     #[track_caller]
     pub fn take(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
         self.erased().take(indices, axis).map(Self::from_erased)
@@ -61,7 +62,7 @@ impl AnyArray {
     }
 }
 
-/// Returns the parts at `indices`, which have been checked, along the axis `at`.
+/// Returns the parts at `indices` along the axis `at`. The caller must have checked the indices.
 #[track_caller]
 fn taken(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<AnyArray> {
     let (places, whole) = (indices.clone(), *shape);
@@ -75,8 +76,8 @@ fn taken(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Re
     }))
 }
 
-/// Returns the gradient of an array that parts were taken from, by [`scattered_back`]. The indices
-/// are reshaped to one axis, and the gradient has one part for each index.
+/// Returns the rule of `take` for an array of shape `own`, by [`scattered_back`]. The rule reshapes
+/// the indices to one axis, and the gradient to one part for each index.
 fn taken_back(
     own: Shape,
     indices: Array<i64>,

@@ -10,8 +10,7 @@ use crate::ops::derivatives::is_any_tracked;
 use crate::ops::descriptors::{Direction, Picking};
 use crate::ops::host::{SortLoops, sort_loops_of};
 
-/// The number of elements that a CUDA device sorts at once, which is the length of a part of the
-/// axis.
+/// The length of the parts that an axis is divided into. A CUDA device sorts a part at once.
 const PART: usize = 2048;
 
 /// The maximum number of elements of a part for which selecting is faster than sorting.
@@ -20,11 +19,14 @@ const FEW: usize = PART / 8;
 impl<T: Element> Array<T> {
     /// Returns the `k` greatest elements along `axis`, the greatest first, and their indices.
     ///
-    /// NaN counts as greater than every number, as in PyTorch. Among equal elements, the one with
-    /// the lower index comes first, and gets the gradient. If `k` is a small part of the axis, the
-    /// elements are selected instead of sorted. The call then reads the elements once and sorts `k`
-    /// of them. Besides the result, it needs memory for a few times `k` elements. On CUDA devices,
-    /// only a `k` of at most 256 is selected. It needs memory for k / 1024 times the elements.
+    /// NaN counts as greater than every number, as in PyTorch. Among equal elements, the element
+    /// with the lower index is first, and gets the gradient.
+    ///
+    /// If `k` is small compared with the length of the axis, the elements are selected instead of
+    /// sorted. Selection reads the elements once and sorts `k` of them. Besides the result,
+    /// selection needs memory for a few times `k` elements. On CUDA devices, the elements are
+    /// selected only if `k` is at most 256. This selection needs memory for k / 1024 times the
+    /// elements.
     ///
     /// # Examples
     ///
@@ -40,7 +42,7 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, or it has
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range or has
     /// fewer than `k` elements, and the errors of [`argsort`](Self::argsort).
     #[track_caller]
     pub fn topk(&self, k: usize, axis: isize) -> Result<(Self, Array<i64>)> {
@@ -49,7 +51,7 @@ impl<T: Element> Array<T> {
     }
 }
 
-/// Selection by the loops for the type of the elements.
+/// Selection of elements. `loops` are the loops for the type of the elements.
 impl AnyArray {
     /// See [`Array::topk`].
     #[track_caller]
@@ -73,8 +75,7 @@ impl AnyArray {
         Ok((values, positions))
     }
 
-    /// Returns the positions of the greatest elements along the axis `at`. The number of positions
-    /// is the length of this axis of `shape`.
+    /// Returns the indices of the greatest elements along the axis `at`, in the shape `shape`.
     #[track_caller]
     fn leading(&self, loops: &'static SortLoops, at: usize, shape: &Shape) -> Result<Self> {
         let (length, kept) = (self.dims()[at], shape.dims()[at]);
@@ -86,8 +87,8 @@ impl AnyArray {
         self.in_order(loops, at, Direction::Descending, shape)
     }
 
-    /// Returns the elements at `positions` along the axis `at`. The positions have the shape
-    /// `shape` and are known to be valid.
+    /// Returns the elements at `positions` along the axis `at`. The positions must be valid and
+    /// have the shape `shape`.
     #[track_caller]
     fn picked_along(&self, positions: Self, at: usize, shape: &Shape) -> Result<Self> {
         let positions = Array::from_erased(positions);
@@ -95,9 +96,9 @@ impl AnyArray {
     }
 }
 
-/// Computes [`leading`](AnyArray::leading) in two steps. Selects the greatest elements of each part
-/// of the axis, and then the greatest of the selected elements. Equal elements stay in order,
-/// because the parts are in order.
+/// Computes [`leading`](AnyArray::leading) in two steps. The first step selects the greatest
+/// elements of each part of the axis. The second step selects the greatest of the selected
+/// elements. Equal elements keep their order, because the parts are in order.
 #[track_caller]
 fn by_parts(
     array: &AnyArray,
@@ -115,7 +116,7 @@ fn by_parts(
     let of_parts = around(&[parts, kept]);
     let places = whole.in_order(loops, at + 1, Direction::Descending, &of_parts)?;
     let values = whole.picked_along(places.share(), at + 1, &of_parts)?;
-    // Positions from the beginning of the axis, not of a part.
+    // Converts positions in a part to positions in the axis.
     let beside =
         |own: usize| -> Shape { [own].into_iter().chain(after.iter().map(|_| 1)).collect() };
     let starts = Array::arange(0, (parts * PART) as i64, PART as i64)?;

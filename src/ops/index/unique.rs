@@ -1,4 +1,4 @@
-//! The elements without repetitions.
+//! The distinct elements of an array.
 
 use ndarray::s;
 
@@ -12,14 +12,14 @@ use crate::ops::host::{self, SortLoops, sort_loops_of};
 use crate::ops::order::HostOrder;
 
 impl<T: Element> Array<T> {
-    /// Returns the distinct elements of the array, from the least to the greatest, along one axis:
-    /// NumPy's `unique`.
+    /// Returns the distinct elements of the array, from the least to the greatest, as an array of
+    /// one axis. This is NumPy's `unique`.
     ///
-    /// NaN is last, and occurs once. The two zeros are equal; it is unspecified which of them is
-    /// kept. The shape depends on the elements, so the call waits for them. On a device without
-    /// data ([`Device::meta`](crate::Device::meta)), the call assumes that all elements are
-    /// distinct. [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) sets another
-    /// number.
+    /// NaN is last, and occurs once. The two zeros are equal, and either is returned. The shape of
+    /// the result depends on the elements, so the method waits for them. On a device without data
+    /// ([`Device::meta`](crate::Device::meta)), the method assumes that all elements are distinct.
+    /// [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) sets another number of
+    /// distinct elements.
     ///
     /// # Examples
     ///
@@ -33,8 +33,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`sort`](Self::sort); the call needs memory for the sorted elements and a flag
-    /// for each element (on CUDA devices 9 bytes for each element).
+    /// The errors of [`sort`](Self::sort). The method needs memory for the sorted elements, and 1
+    /// byte for each element (9 bytes on CUDA devices).
     #[track_caller]
     pub fn unique(&self) -> Result<Self> {
         unique(self.erased(), sort_loops_of::<T>()).map(Self::from_erased)
@@ -55,7 +55,7 @@ fn unique(array: &AnyArray, loops: &'static SortLoops) -> Result<AnyArray> {
     }
 }
 
-/// Returns, for each sorted element, whether it is the first of its equal elements.
+/// Returns a flag for each sorted element, which is true for the first of equal elements.
 #[track_caller]
 fn firsts(sorted: &AnyArray, loops: &'static SortLoops) -> Result<AnyArray> {
     if sorted.device().backend().cuda().is_none() {
@@ -70,7 +70,7 @@ fn firsts(sorted: &AnyArray, loops: &'static SortLoops) -> Result<AnyArray> {
     let mut flags = Array::full(length, true)?.into_erased();
     let is_other = next.ne(one.clone());
     let is_other = match sorted.dtype.is_float() {
-        // NaN differs from itself, but all NaN are one element here.
+        // NaN differs from itself, but `unique` counts all NaN as one element.
         true => is_other.and(one.clone().eq(one)),
         false => is_other,
     };

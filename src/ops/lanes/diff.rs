@@ -1,14 +1,15 @@
-//! Differences of neighbours.
+//! Differences of adjacent elements.
 
 use crate::array::{Array, Number};
 use crate::error::Result;
 
 impl<T: Number> Array<T> {
-    /// Returns each element along `axis` minus the element before it, in one pass: NumPy's `diff`.
-    /// The axis becomes one element shorter, or stays empty.
+    /// Returns each element along `axis` minus the element before it, in one pass. This is NumPy's
+    /// `diff`. The axis becomes one element shorter, or stays empty.
     ///
-    /// Integers wrap, unsigned integers too. `bool` is a compiler error. NumPy's result for `bool`,
-    /// true where neighbours differ, is [`ne`](Self::ne) of two slices.
+    /// Integers wrap, including unsigned integers. `diff` of `bool` is a compiler error. NumPy's
+    /// result for `bool` is true where adjacent elements differ. For this result, write
+    /// [`ne`](Self::ne) of two slices.
     ///
     /// # Examples
     ///
@@ -23,7 +24,7 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` is out of range, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn diff(&self, axis: isize) -> Result<Self> {

@@ -1,4 +1,5 @@
-//! Operations along an axis that keep it: running sums and products, softmax and its logarithm.
+//! Operations along an axis that keep the axis: running sums and products, softmax and its
+//! logarithm.
 
 use std::ops::Range;
 
@@ -40,8 +41,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Lazy::eval`]'s errors, and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there
-    /// is no such axis.
+    /// The errors of [`Lazy::eval`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if
+    /// `axis` is out of range.
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Result<Array<T::Total>> {
         self.lazy().cumsum(axis)
@@ -72,7 +73,7 @@ impl<T: AnyElement> Array<T> {
 }
 
 impl<E: Expr> Lazy<E> {
-    /// Like [`Array::cumsum`], for the expression, whose elements are not stored.
+    /// Like [`Array::cumsum`], for an expression. The elements of the expression are not stored.
     ///
     /// # Examples
     ///
@@ -92,7 +93,7 @@ impl<E: Expr> Lazy<E> {
         running(&self.expr, const { &Scan::sum::<E::Item>() }, axis).map(Array::from_erased)
     }
 
-    /// Like [`Array::cumprod`], for the expression, whose elements are not stored.
+    /// Like [`Array::cumprod`], for an expression. The elements of the expression are not stored.
     ///
     /// # Examples
     ///
@@ -113,12 +114,11 @@ impl<E: Expr> Lazy<E> {
     }
 }
 
-/// A running total of elements of one type.
+/// A running sum or product of elements of one type.
 #[derive(Debug)]
 struct Scan {
     name: &'static str,
     is_product: bool,
-    /// The host's loops.
     host: &'static LaneLoops,
 }
 
@@ -160,8 +160,8 @@ fn running(tree: &dyn Tree, scan: &'static Scan, axis: isize) -> Result<AnyArray
     )
 }
 
-/// Returns running totals that a tape may track. The gradient of a summand is the sum of the
-/// gradients of all totals that include it.
+/// Returns the running totals of a tracked array. The gradient of a summand is the sum of the
+/// gradients of all totals that include the summand.
 #[cold]
 #[track_caller]
 fn running_of_tracked(x: &AnyArray, scan: &'static Scan, axis: isize) -> Result<AnyArray> {
@@ -177,7 +177,7 @@ fn running_of_tracked(x: &AnyArray, scan: &'static Scan, axis: isize) -> Result<
     })
 }
 
-/// Returns the rule of running sums, whose elements have the type of their gradients.
+/// Returns the rule of running sums. The summands have the type of the gradients.
 fn summed_back(
     scan: &'static Scan,
     axis: isize,
@@ -204,7 +204,7 @@ fn multiplied_back(
 }
 
 impl AnyArray {
-    /// See [`Array::cumsum`], of `f32` or `f64`.
+    /// See [`Array::cumsum`]. The elements are `f32` or `f64`.
     #[cfg(feature = "linalg")]
     #[track_caller]
     pub(in crate::ops) fn cumsum(&self, axis: isize) -> Result<Self> {
@@ -217,7 +217,7 @@ impl AnyArray {
         running(&self.operand(), scan, axis)
     }
 
-    /// See [`Array::cumprod`], of `f32` or numbers of double precision.
+    /// See [`Array::cumprod`]. The elements are `f32` or numbers of double precision.
     #[track_caller]
     pub(in crate::ops) fn cumprod(&self, axis: isize) -> Result<Self> {
         static SINGLE: Scan = Scan::product::<f32>();
@@ -232,10 +232,10 @@ impl AnyArray {
     }
 }
 
-/// Returns the gradient of the factors of running products. There is no division, so zeros need no
-/// special case. For element i, the gradient is the product of the elements before it, times s\[i]
-/// = g\[i] + x\[i + 1] s\[i + 1]. Each pass doubles the number of summands of s (Hillis and Steele
-/// 1986).
+/// Returns the gradient of the factors of running products. The computation has no division, so
+/// zeros need no special case. The gradient of element i is the product of the elements before i,
+/// times s\[i]. The recurrence of s is s\[i] = g\[i] + x\[i + 1] s\[i + 1]. Each pass doubles the
+/// number of summands of s (Hillis and Steele 1986).
 #[track_caller]
 fn products_back(x: &AnyArray, gradient: &AnyArray, axis: isize) -> Result<AnyArray> {
     let at = x.shape().axis("cumprod", axis)?;
@@ -265,7 +265,6 @@ fn products_back(x: &AnyArray, gradient: &AnyArray, axis: isize) -> Result<AnyAr
     (before.lazy() * sums.lazy()).eval()
 }
 
-/// Returns two arrays one after the other along the axis `at`.
 #[track_caller]
 fn joined(arrays: [&AnyArray; 2], at: usize) -> Result<AnyArray> {
     concatenated(&arrays.map(AnyArray::share), at as isize)
@@ -281,9 +280,8 @@ struct Normalization {
         allow(dead_code, reason = "kernels of CUDA devices use it")
     )]
     is_log: bool,
-    /// The host's loops.
     host: &'static LaneLoops,
-    /// The operation in `f32`, in which narrow floats are computed again.
+    /// The operation in `f32`, which computes results of narrow floats again.
     again: SoftmaxOf,
 }
 
@@ -316,7 +314,7 @@ impl Normalization {
 }
 
 impl AnyLazy {
-    /// See [`Array::softmax`], of `f32` or `f64`.
+    /// See [`Array::softmax`]. The elements are `f32` or `f64`.
     #[track_caller]
     pub(in crate::ops) fn softmax(&self, axis: isize) -> Result<AnyArray> {
         static SINGLE: Normalization = Normalization::softmax::<f32>();
@@ -345,7 +343,7 @@ fn normalized(
 }
 
 /// Returns exp(x) / Σ exp(x) of `graph` along `axis`, or the logarithm of this quotient. Records
-/// the step.
+/// the step on the tape.
 #[track_caller]
 fn normalized_of(
     graph: &ExpressionGraph<'_>,
@@ -386,7 +384,7 @@ fn normalized_graph(
     )
 }
 
-/// Rows `/// Sentences. name, elements => results;`
+/// Expands rows of the form `/// Sentences. name, elements => results;` to methods.
 macro_rules! normalizations {
     ($($(#[doc = $doc:literal])+ $name:ident, $input:literal => $output:literal;)+) => {
         $(
@@ -394,8 +392,9 @@ macro_rules! normalizations {
                 $(#[doc = $doc])+
                 ///
                 /// A negative axis counts from the end. The largest element is subtracted first, so
-                /// that nothing overflows. `f16` and `bf16` are computed in `f32`. If a line holds
-                /// a NaN or an infinity that is its largest element, all of its results are NaN.
+                /// that no exponential overflows. `f16` and `bf16` are computed in `f32`. If a line
+                /// along the axis has a NaN or its largest element is infinite, its results are all
+                /// NaN.
                 ///
                 /// # Examples
                 ///
@@ -448,7 +447,7 @@ normalizations! {
     /// Returns each element's exponential divided by the sum of all exponentials along `axis`.
     softmax, "[7.0, 7.0]" => "[0.5, 0.5]";
 
-    /// Returns the logarithm of [`softmax`](Self::softmax) along `axis`, accurate also for small
-    /// values.
+    /// Returns the logarithm of [`softmax`](Self::softmax) along `axis`, which is accurate also for
+    /// small values.
     log_softmax, "[1000.0, 0.0]" => "[0.0, -1000.0]";
 }

@@ -10,8 +10,8 @@ use crate::ops::index::{check_size, concatenated};
 
 impl<T: Number> Array<T> {
     /// Returns the Kronecker product: each element of this array is replaced by its product with
-    /// the whole of `other`. The length of each axis is the product of both lengths. The array with
-    /// fewer axes gets axes of length 1 in front. Integers wrap.
+    /// `other`. The length of each axis is the product of the two operands' lengths. The array with
+    /// fewer axes gets leading axes of length 1. Integers wrap.
     ///
     /// # Examples
     ///
@@ -46,7 +46,7 @@ fn kron(one: &AnyArray, other: &AnyArray) -> Result<AnyArray> {
     let rank = one.layout.ndim().max(other.layout.ndim());
     let (mut left, mut right) = (with_rank(one, rank)?, with_rank(other, rank)?);
     let lengths = left.dims().iter().zip(right.dims());
-    // A length that saturates is beyond every length that a shape may have.
+    // `check_size` rejects a length that saturates.
     let shape: Shape = lengths.map(|(&a, &b)| a.saturating_mul(b)).collect();
     check_size("kron", &shape, one.dtype)?;
     if shape.checked_len()? == 0 {
@@ -54,8 +54,9 @@ fn kron(one: &AnyArray, other: &AnyArray) -> Result<AnyArray> {
         let [empty] = step.finish_empty([one.zeros(&shape)?]);
         return Ok(empty);
     }
-    // If both operands have several elements along an axis, it becomes two axes, one for each
-    // operand. The maximum rank limits the number of these axes.
+    // If both operands have several elements along an axis, the axis becomes two axes, one for each
+    // operand. The maximum rank limits the number of these axes. Along the other axes, elements are
+    // copied.
     let shared: SmallVec<[usize; MAX_RANK]> = (0..rank)
         .filter(|&axis| left.dims()[axis] != 1 && right.dims()[axis] != 1)
         .collect();
@@ -73,7 +74,7 @@ fn kron(one: &AnyArray, other: &AnyArray) -> Result<AnyArray> {
     (left.lazy() * right.lazy()).eval()?.reshape(&shape)
 }
 
-/// Returns a view with axes of length 1 in front.
+/// Returns a view of rank `rank`, with new leading axes of length 1.
 #[track_caller]
 fn with_rank(array: &AnyArray, rank: usize) -> Result<AnyArray> {
     let mut view = array.share();

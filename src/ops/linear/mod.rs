@@ -1,4 +1,4 @@
-//! Linear algebra: products of matrices, and functions that are composed of them.
+//! Linear algebra: products of arrays, `einsum` and factorizations.
 
 pub(in crate::ops) mod einsum;
 pub(in crate::ops) mod kron;

@@ -1,5 +1,5 @@
-//! The check whether an assignment may write in place, by the memory that an expression and its
-//! target share.
+//! The check that decides whether an assignment may write in place. The check compares the memory
+//! of the expression and the target.
 
 use crate::array::{AnyArray, Buffer, DType, Layout};
 use crate::context::Device;
@@ -17,14 +17,14 @@ impl<'a> Target<'a> {
         Self(array.operand())
     }
 
-    /// Returns the memory that an operand reads as a target. The caller writes the memory, and must
-    /// not let other code use it meanwhile.
+    /// Returns the operand as a target. The caller must exclude all other uses of the memory while
+    /// it writes.
     pub(in crate::ops) fn of(operand: &Operand<'a>) -> Self {
         Self(*operand)
     }
 
-    /// Returns the part of the array's memory that `layout` selects. The part reaches no further
-    /// than the array's own layout.
+    /// Returns a target with the elements that `layout` selects from the array's memory. `layout`
+    /// must not reach beyond the array's own layout.
     pub(in crate::ops) fn part(array: &'a mut AnyArray, layout: &'a Layout) -> Self {
         let Self(whole) = Self::new(array);
         Self(Operand { layout, ..whole })
@@ -66,7 +66,7 @@ impl<'a> From<&Target<'a>> for Operand<'a> {
 pub(in crate::ops) enum Obstacle {
     /// Another handle shares the target's memory, or the target repeats an element.
     Shared,
-    /// Elements are read in another order than they are written.
+    /// An expression reads the elements in another order than they are written.
     Reordered,
 }
 
@@ -77,8 +77,8 @@ pub(in crate::ops) enum Obstacle {
 pub(in crate::ops) struct Overwritable<'a>(&'a [Target<'a>]);
 
 impl<'a> Overwritable<'a> {
-    /// Returns `targets` if all of them can be overwritten with the expressions `read` in one pass.
-    /// Meanwhile, the expressions `held` hold memory but are not read.
+    /// Returns `targets` if one pass can overwrite all of them with the expressions `read`. The
+    /// expressions `held` hold memory, but are not read.
     pub(in crate::ops) fn new(
         targets: &'a [Target<'a>],
         read: &[&dyn Tree],
@@ -101,23 +101,23 @@ impl<'a> Overwritable<'a> {
     }
 }
 
-/// The way in which an array and the expressions that are assigned to it share memory.
+/// The memory that an array and the expressions assigned to it share.
 pub(in crate::ops) struct Aliasing {
     /// True if only the expressions share the array's memory, and the array repeats no element.
     pub(in crate::ops) is_exclusive: bool,
-    /// True if an expression reads the array's memory with another layout than the array's.
+    /// True if an expression reads the array's memory with another layout than the array's layout.
     is_reordered: bool,
     /// True if the array and every operand are on one device, dense, and of one shape.
     pub(in crate::ops) is_dense: bool,
     /// True if an expression reads the array's memory.
     pub(in crate::ops) is_read: bool,
-    /// The bytes that are read for one element of all expressions.
+    /// The number of bytes that are read to compute one element of all expressions.
     pub(in crate::ops) bytes_read: usize,
 }
 
 impl Aliasing {
-    /// Checks `target` against the expressions `read`, which are evaluated in one pass, and the
-    /// expressions `held`. The expressions in `held` hold memory but are not read.
+    /// Checks `target` against the expressions `read`, which are evaluated in one pass. The
+    /// expressions `held` hold memory, but are not read.
     #[inline]
     pub(in crate::ops) fn of(target: &Target<'_>, read: &[&dyn Tree], held: &[&dyn Tree]) -> Self {
         let Target(Operand { buffer, layout, .. }) = *target;

@@ -1,10 +1,10 @@
 //! The order of operations across streams. Each operation is enqueued to its thread's current
 //! stream, which first waits for other streams' work on the operands' memory.
 //!
-//! Before an operation enqueues work, it reads which streams used the memory that the work touches.
-//! Until the work is enqueued, the operation must exclude all other work from that memory. The
-//! borrow of the arrays excludes other operations. Graphs, which only CUDA devices have, borrow no
-//! arrays: [`CudaOrder::queue`] excludes their launches.
+//! An operation first determines the streams that used the memory that its work touches. Until the
+//! work is enqueued, the operation must exclude all other work from this memory. The borrow of the
+//! arrays excludes other operations. Graphs, which only CUDA devices have, borrow no arrays. So
+//! [`CudaOrder::queue`] excludes their launches.
 
 pub(in crate::ops) mod aliasing;
 pub(in crate::ops) mod pause;
@@ -24,14 +24,14 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::{Tree, operands};
 use crate::ops::order::pause::is_live;
 
-/// The memory of arrays that a piece of work touches, without memory that was allocated for the
+/// The memory of arrays that a piece of work touches, except memory that was allocated for the
 /// work.
 pub(in crate::ops) trait TouchedMemory {
-    /// Visits each operand, with its use; operands that are written to are first.
+    /// Visits each operand, with its use. Operands that are written to are first.
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use));
 }
 
-/// Work on memory that nothing else uses.
+/// Work on memory that no other work uses.
 impl TouchedMemory for () {
     fn visit(&self, _see: &mut dyn FnMut(&Buffer, Use)) {}
 }
@@ -94,8 +94,8 @@ static TAPE_CHECK: OnceLock<TapeCheck> = OnceLock::new();
 /// A check that returns an error if a tape tracks an operand.
 pub(in crate::ops) type TapeCheck = fn(&dyn TouchedMemory) -> Result<()>;
 
-/// Sets the check that [`check_untracked`] makes while a tape is live and not paused. The tape's
-/// layer is above this layer, so the tape passes the function down.
+/// Sets the check that [`check_untracked`] makes while a tape is live and not paused. The tape is
+/// in a higher layer, so it passes the check as a function.
 pub(in crate::ops) fn set_tape_check(check: TapeCheck) {
     TAPE_CHECK.get_or_init(|| check);
 }
@@ -141,7 +141,6 @@ pub(in crate::ops) struct HostOrder<'a> {
 }
 
 impl<'a> HostOrder<'a> {
-    /// Returns the order for the thread's current stream of `device`.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn new(device: &'a Device, operands: &dyn TouchedMemory) -> Result<Self> {
@@ -166,7 +165,6 @@ pub(in crate::ops) struct CudaOrder<'a> {
 
 #[cfg(feature = "cuda")]
 impl<'a> CudaOrder<'a> {
-    /// Returns the order for work on the thread's current stream of `device`, whose GPU is `gpu`.
     pub(in crate::ops) fn new(
         gpu: &'a Cuda,
         device: &'a Device,
@@ -187,8 +185,8 @@ impl<'a> CudaOrder<'a> {
         CudaOrder { operands, ..*self }
     }
 
-    /// Orders the stream after other streams' work on the operands, and then enqueues work by
-    /// `give`. Meanwhile, no graph that uses the operands is launched.
+    /// Orders the stream after other streams' work on the operands, and then calls `give`, which
+    /// enqueues work. Until `give` returns, no graph that uses the operands is launched.
     #[track_caller]
     pub(in crate::ops) fn queue<R>(&self, give: impl FnOnce(StreamId) -> Result<R>) -> Result<R> {
         let _kept_off = self.lock_launches_shared()?;
@@ -282,7 +280,7 @@ mod tests {
             }
             assert_eq!(events(&device), 2 * write - 1);
             let _guard = device.default_stream().enter();
-            x.fill(3.0)?; // One more, for the writer to wait for.
+            x.fill(3.0)?; // The writer waits for one more event.
             assert_eq!(events(&device), 2 * write);
         }
         Ok(())

@@ -1,18 +1,17 @@
-//! The ways a tape treats the values that operations read.
+//! The modes of a thread's tape.
 
 use std::cell::Cell;
 
 use crate::array::TapeId;
 
 thread_local! {
-    /// The way the tape of this thread treats the values that operations read.
+    /// The mode of this thread's tape.
     static MODE: Cell<Mode> = const { Cell::new(Mode::Active) };
-    /// The number of functions with gradients of their own that run in the first run of a
-    /// checkpoint.
+    /// The number of functions with custom gradients that run in the first run of a checkpoint.
     static FIRST_RUNS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The way a tape treats the values that operations read.
+/// The mode of a thread's tape, which determines whether operations record steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Mode {
     /// The mode in which operations record steps.
@@ -24,7 +23,6 @@ pub(in crate::ops) enum Mode {
     Rerun,
 }
 
-/// Returns the mode of this thread's tape.
 #[inline]
 pub(in crate::ops) fn mode() -> Mode {
     MODE.get()
@@ -43,13 +41,12 @@ pub(crate) fn runs_again_later() -> bool {
     mode() == Mode::Rerun || FIRST_RUNS.get() > 0
 }
 
-/// Adds `count` to the number of functions with gradients of their own in the first run of a
-/// checkpoint.
+/// Adds `count` to the number of functions with custom gradients in the first run of a checkpoint.
 pub(in crate::ops) fn count_first_runs(count: isize) {
     FIRST_RUNS.set(FIRST_RUNS.get().wrapping_add_signed(count));
 }
 
-/// Returns whether no operation records a step.
+/// Returns whether the thread's tape is paused.
 pub(crate) fn is_paused() -> bool {
     mode() == Mode::Paused
 }
@@ -68,7 +65,7 @@ impl Pause {
     }
 
     /// Pauses the tape for operations that the backward pass runs again. The tape records the
-    /// values that they read.
+    /// values that these operations read.
     pub(crate) fn before_rerun() -> Self {
         Self::in_mode(Mode::Rerun)
     }

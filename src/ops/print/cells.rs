@@ -15,7 +15,7 @@ const MAX_DECIMALS: usize = 8;
 
 /// Returns the elements as cells of one width.
 ///
-/// A `precision` gives floating-point elements that many decimals.
+/// If `precision` is given, floating-point elements have this number of decimals.
 pub(super) fn cells<T: AnyElement>(elements: &[T], precision: Option<usize>) -> Vec<String> {
     let columns = |part: fn(T) -> f64, is_signed| {
         let values: Vec<f64> = elements.iter().map(|&x| part(x)).collect();
@@ -97,7 +97,6 @@ impl Notation {
     }
 }
 
-/// Returns the imaginary part of a complex element.
 fn imaginary<T: AnyElement>(element: T) -> f64 {
     convert::<Complex<f64>, T>(element).im
 }
@@ -106,7 +105,7 @@ fn is_bool<T: AnyElement>() -> bool {
     TypeId::of::<T>() == TypeId::of::<bool>()
 }
 
-/// Returns the text of an integer, or of a truth value as NumPy spells it.
+/// Returns the text of an integer, or NumPy's text of a truth value.
 fn exact<T: AnyElement>(element: T) -> String {
     if !is_bool::<T>() {
         return element.to_string();
@@ -169,8 +168,8 @@ impl Digits {
         }
     }
 
-    /// Returns the fewest significant digits, but no more than `decimals` behind the point of
-    /// `d.dddde-x`.
+    /// Returns the fewest significant digits that identify `value`, as `d.ddde-x` with at most
+    /// `decimals` decimals.
     fn scientific(self, value: f64, decimals: usize) -> String {
         let shortest = self.shortest(value);
         if split(&shortest).1.len() <= decimals {
@@ -179,8 +178,8 @@ impl Digits {
         format!("{value:.decimals$e}")
     }
 
-    /// Returns the fewest digits, but no more than `decimals` of them behind the point, which is
-    /// always written.
+    /// Returns the fewest digits that identify `value`, in positional notation with at most
+    /// `decimals` decimals. The point is always written.
     fn positional(self, value: f64, decimals: usize) -> String {
         let shortest = self.shortest(value);
         let (_, fraction, exponent) = split(&shortest);
@@ -193,7 +192,8 @@ impl Digits {
     }
 }
 
-/// Splits `d.ddde-x` into the digits before the point, the digits behind it, and the exponent.
+/// Splits `d.ddde-x` into the digits before the point, the digits after the point, and the
+/// exponent.
 fn split(text: &str) -> (&str, &str, i32) {
     let (significand, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let (whole, fraction) = significand.split_once('.').unwrap_or((significand, ""));
@@ -220,11 +220,11 @@ struct Columns {
     decimals: usize,
     /// True if every number has `decimals` decimals.
     is_fixed: bool,
-    /// The digits of the exponent, if there is one.
+    /// The number of digits of the exponent, if numbers have an exponent.
     exponent: Option<usize>,
-    /// True if numbers that are not negative have a sign, too.
+    /// True if numbers that are not negative also have a sign.
     is_signed: bool,
-    /// The number of characters before the point, and the number of characters behind it.
+    /// The number of characters before the point, and the number of characters after it.
     left: usize,
     right: usize,
 }
@@ -260,7 +260,7 @@ impl Columns {
         columns
     }
 
-    /// Chooses the decimals and the exponent's digits that all numbers fit in.
+    /// Sets the numbers of decimals and of exponent digits so that all numbers fit.
     fn fit_exponents(&mut self, finite: &[f64]) {
         let (mut decimals, mut exponent_digits) = (0, 2);
         for &value in finite {
@@ -275,7 +275,7 @@ impl Columns {
         self.exponent = Some(exponent_digits);
     }
 
-    /// Returns the sign of `value` that its digits do not include.
+    /// Returns the plus sign if `value` needs one.
     fn sign(&self, value: f64) -> &'static str {
         let is_signed = self.is_signed && (value.is_nan() || value.is_sign_positive());
         if is_signed { "+" } else { "" }
@@ -290,8 +290,8 @@ impl Columns {
         let decimals = self.decimals;
         let digits = match self.exponent {
             Some(exponent_digits) => {
-                // Rounded again rather than padded with zeros, so that every digit is a digit of
-                // the number.
+                // The number is rounded again, and not padded with zeros, so that every digit is a
+                // digit of the number.
                 let text = format!("{value:.decimals$e}");
                 scientific(&text, decimals, exponent_digits)
             }
@@ -318,7 +318,8 @@ impl Columns {
     }
 }
 
-/// Returns whether one of the numbers is very large or small, or the numbers differ much.
+/// Returns whether the numbers need exponents, because one is very large or small, or the numbers
+/// differ much.
 fn needs_exponents(digits: Digits, finite: &[f64]) -> bool {
     let sizes = || finite.iter().map(|x| x.abs()).filter(|&x| x != 0.0);
     let (least, most) = (

@@ -10,7 +10,7 @@ use ndarray::SliceInfoElem;
 use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
-/// The maximum number of elements of an array that is shown whole.
+/// The maximum number of elements of an array that is shown completely.
 const MAX_WHOLE_ELEMENTS: usize = 1000;
 
 /// The number of indices that an elided array shows at each end of an axis.
@@ -19,7 +19,7 @@ const EDGE: usize = 3;
 /// The maximum number of characters of a row that does not wrap.
 const LINE_WIDTH: usize = 75;
 
-/// Returns whether an elided array shows only the ends of an axis.
+/// Returns whether an elided array shows only the ends of an axis of length `length`.
 fn is_elided(length: usize) -> bool {
     length > 2 * EDGE
 }
@@ -63,10 +63,11 @@ struct CellWriter {
 }
 
 impl CellWriter {
-    /// Writes the axes inside `indent` columns, the first bracket included, in lines of `width`.
+    /// Writes the cells of `axes` in lines of `width`, indented by `indent` columns, which include
+    /// the first bracket.
     fn write(&mut self, axes: &[usize], indent: usize, width: usize) {
         match axes {
-            // There is no other cell to align with.
+            // A single cell needs no alignment.
             [] => {
                 let cell = self.cells.next().unwrap_or_default();
                 self.text.push_str(cell.trim_start());
@@ -74,7 +75,7 @@ impl CellWriter {
             [length] => {
                 self.text.push('[');
                 for position in self.positions(*length) {
-                    // The separator or the bracket must fit too.
+                    // The line must also fit the separator or the bracket.
                     match position {
                         Some(_) => self.next_cell(indent, width - 1),
                         None => self.word("...", indent, width - 1),
@@ -135,7 +136,7 @@ impl CellWriter {
     }
 }
 
-/// Returns the array in brackets behind `prefix`, in lines of `width`.
+/// Returns the array in brackets after `prefix`, in lines of at most `width` characters.
 fn table<T: AnyElement>(
     array: &Array<T>,
     precision: Option<usize>,
@@ -163,9 +164,9 @@ fn table<T: AnyElement>(
 
 /// Shows the elements in nested brackets, in columns, with up to 8 decimals, like NumPy's `print`.
 /// Uses scientific notation if elements are large, small or far apart. If an array has more than a
-/// thousand elements, shows only three at either end of each axis.
+/// thousand elements, shows only three elements at each end of each axis.
 ///
-/// A precision (`{:.2}`) gives floating-point elements that many decimals.
+/// A precision (`{:.2}`) sets the number of decimals of floating-point elements.
 ///
 /// # Examples
 ///
@@ -193,7 +194,7 @@ impl<T: AnyElement> fmt::Display for Array<T> {
     }
 }
 
-/// The elements as NumPy's `repr` shows them, then the shape, the type and the device.
+/// Shows the elements like NumPy's `repr`, and then the shape, the type and the device.
 ///
 /// Formatting never fails, waits or allocates on a device. If the elements are on a GPU, or are
 /// still being written, three dots replace them. `Display` waits, and shows the elements in any
@@ -210,7 +211,7 @@ impl<T: AnyElement> fmt::Display for Array<T> {
 /// ```
 impl<T: AnyElement> fmt::Debug for Array<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The closing bracket must fit too.
+        // The last line must also fit the closing bracket.
         let text = match self.buffer().is_readable_now() {
             true => table(self, f.precision(), ("array(", ", ", LINE_WIDTH - 1)),
             false => "array(...".into(),

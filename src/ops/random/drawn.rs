@@ -1,4 +1,4 @@
-//! Type-erased fills of arrays, and fills that need only draws.
+//! Type-erased fills of arrays, and fills that are computed only from draws.
 
 use super::generator::{UNIFORM, normal_sequence};
 use crate::array::{AnyElement, DType, Float};
@@ -35,12 +35,12 @@ impl FillOf {
     }
 }
 
-/// A fill of arrays of one type with numbers that need only draws.
+/// A fill of arrays of one type with numbers that are computed only from draws.
 pub(super) struct DrawnFill {
-    /// The sequence of the generator, and the words of a draw.
+    /// The sequence of the generator, and the number of words of a draw.
     pub(super) draws: (u32, usize),
     pub(super) fill: FillOf,
-    /// The function that passes the fill of draws to another function.
+    /// The function that constructs the fill from draws, and passes it to another function.
     pub(super) make: fn(Draws, TakeFill<'_>),
 }
 
@@ -77,7 +77,7 @@ static UNIFORM_FILLS: [DrawnFill; COMPILED_TYPES] =
 static NORMAL_FILLS: [DrawnFill; COMPILED_TYPES] =
     [DrawnFill::normal::<f32>(), DrawnFill::normal::<f64>()];
 
-/// Returns the fills of uniform numbers of `T`.
+/// Returns the fill of arrays of `T` with uniform numbers.
 pub(super) const fn uniform_fill<T: Float>() -> &'static DrawnFill {
     compiled_or!(T, UNIFORM_FILLS, DrawnFill::uniform::<T>())
 }

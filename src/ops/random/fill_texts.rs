@@ -1,4 +1,4 @@
-//! Tests of the sources of fills for CUDA devices.
+//! Tests of the kernel sources of fills for CUDA devices.
 
 use cachescope_kernels::random::Fill;
 use cachescope_kernels::random::fill::{Below, Dropout, Normal, Truth, Uniform};
@@ -16,7 +16,7 @@ fn draws() -> Draws {
     }
 }
 
-/// A consumer GPU computes in `f64` 32 or 64 times as slowly as in `f32`.
+/// A consumer GPU is 32 or 64 times slower in `f64` than in `f32`.
 #[cfg(feature = "cuda")]
 #[test]
 fn what_has_fewer_digits_is_not_drawn_in_f64() {

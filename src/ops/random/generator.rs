@@ -7,9 +7,9 @@ use crate::ops::host::RUN;
 use cachescope_kernels::random::fill::below;
 use cachescope_kernels::random::philox::Draws;
 
-/// A seeded source of random numbers: equal numbers for equal seeds, on every device.
+/// A seeded generator of random numbers. Equal seeds give equal numbers, on every device.
 ///
-/// Ten numbers drawn at once are equal to four numbers and then six numbers.
+/// Ten numbers drawn at once equal four numbers drawn first and six numbers drawn next.
 ///
 /// # Examples
 ///
@@ -26,12 +26,12 @@ use cachescope_kernels::random::philox::Draws;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generator {
     seed: u64,
-    // The next word that has not been drawn yet.
+    // The position of the first word that has not been drawn yet.
     position: u64,
 }
 
 impl Generator {
-    /// Returns the generator of `seed`, from its first number.
+    /// Returns a generator with the seed `seed`, before its first number.
     ///
     /// # Examples
     ///
@@ -45,7 +45,8 @@ impl Generator {
         Self { seed, position: 0 }
     }
 
-    /// Takes `count` draws of `words` words each (1 or 2), aligned to their size.
+    /// Returns `count` draws of `words` words each (1 or 2), aligned to their size. Advances the
+    /// generator.
     pub(super) fn advance(&mut self, sequence: u32, count: usize, words: usize) -> Draws {
         let start = self.position.next_multiple_of(words as u64);
         self.position = start.wrapping_add((count * words) as u64);
@@ -86,12 +87,11 @@ pub(crate) fn keeping_generator<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Returns the result of `f` for the calling thread's generator. The generator is borrowed
-/// meanwhile. So `f` must not allocate device memory, because a callback under memory pressure may
-/// draw numbers too.
+/// Calls `f` with the calling thread's generator, which is borrowed during the call. So `f` must
+/// not allocate device memory, because a callback under memory pressure may draw numbers too.
 pub(super) fn of_thread<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
     GENERATOR.with_borrow_mut(|generator| {
-        // Threads that were not seeded must not repeat each other's numbers.
+        // Threads without a seed must not repeat each other's numbers.
         f(generator.get_or_insert_with(|| Generator::new(RandomState::new().hash_one(()))))
     })
 }
@@ -114,7 +114,7 @@ pub fn manual_seed(seed: u64) {
     of_thread(|generator| *generator = Generator::new(seed));
 }
 
-/// Returns a generator for another thread, seeded by a number of the calling thread's generator.
+/// Returns a generator for another thread. Its seed is a number of the calling thread's generator.
 pub(crate) fn split_thread_generator() -> Generator {
     of_thread(|generator| Generator::new(generator.advance(UNIFORM, 1, 2).pair(0)))
 }
@@ -128,11 +128,11 @@ pub(crate) fn replace_thread_state(state: Generator) -> Generator {
     of_thread(|generator| std::mem::replace(generator, state))
 }
 
-// Draws for different purposes use different sequences of a seed. Otherwise, a later draw of
-// another kind would reuse words that a normal number consumed.
+// Different kinds of draws use different sequences of a seed. Otherwise, a later draw of another
+// kind would reuse words of a normal number.
 pub(super) const UNIFORM: u32 = 0;
 
-/// Returns the sequence of normal numbers that take draws of `words` words.
+/// Returns the sequence of normal numbers that are computed from draws of `words` words.
 pub(super) const fn normal_sequence(words: usize) -> u32 {
     words as u32
 }

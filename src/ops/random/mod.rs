@@ -1,9 +1,9 @@
 //! Random arrays from a counter-based generator: Philox 4x32-10 (Salmon, Moraes, Dror and Shaw,
 //! "Parallel random numbers: as easy as 1, 2, 3", 2011).
 //!
-//! The generator is a fixed sequence of 32-bit words for each seed. An element is a function only
-//! of the words at its position. So the numbers do not depend on the division of work: they are
-//! equal for any number of threads, and on any device.
+//! For each seed, the generator is a fixed sequence of 32-bit words. An element is a function only
+//! of the words at its position. So the numbers are equal for any number of threads, and on any
+//! device.
 
 mod drawn;
 #[cfg(test)]
@@ -51,7 +51,8 @@ impl RandomSource<'_> {
         }
     }
 
-    /// Returns an array of `shape`, which the result of `make` computes from draws.
+    /// Returns an array of `shape`. `make` constructs the fill that computes the elements from
+    /// draws.
     #[track_caller]
     fn array<T: AnyElement, F: Fill<T>>(
         self,
@@ -81,7 +82,7 @@ impl RandomSource<'_> {
         of: &'static FillOf,
         make: &dyn Fn(Draws, TakeFill<'_>),
     ) -> Result<AnyArray> {
-        // Draws only if there is memory for the array.
+        // Numbers are drawn only after the memory of the array is allocated.
         let device = Device::current();
         let mut drawn = None;
         let array = generate(&device, of, shape, &mut |count, give| {
@@ -143,7 +144,7 @@ impl RandomSource<'_> {
 }
 
 /// Returns a new array of `shape`. After its memory is allocated, calls `draw` with the number of
-/// elements. `draw` passes on the fill that computes the elements.
+/// elements. `draw` passes the fill of the elements to its second argument.
 #[track_caller]
 fn generate(
     device: &Device,
@@ -192,7 +193,7 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) if the rank is above 8 or the size overflows,
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the rank is above 8 or the size overflows.
     /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the array. If there
     /// is an error, nothing is drawn.
     #[track_caller]
@@ -223,8 +224,8 @@ impl<T: Float> Array<T> {
     /// Returns normally distributed numbers of mean 0 and variance 1, from the calling thread's
     /// generator.
     ///
-    /// Before rounding to `T`, the relative error of each number is within 2^-21; for `f64`, within
-    /// some units in the last place. The largest magnitude is 6.7; for `f64`, 8.5.
+    /// Before the rounding to `T`, the relative error of each number is at most 2^-21. For `f64`,
+    /// the error is some units in the last place. The largest magnitude is 6.7, and for `f64` 8.5.
     ///
     /// # Examples
     ///
@@ -267,8 +268,8 @@ impl<T: Float> Array<T> {
 
 impl<T: Float> Array<T> {
     /// Returns factors that drop elements at random: 0 with the probability `p`, else 1 / (1 − p).
-    /// Sums are unchanged on average (Srivastava et al., "Dropout", 2014). Draws from the calling
-    /// thread's generator.
+    /// The factors do not change sums on average (Srivastava et al., "Dropout", 2014). Draws from
+    /// the calling thread's generator.
     ///
     /// # Examples
     ///
@@ -283,8 +284,8 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) if `p` is
-    /// not between 0 and 1, both included, or so near to 1 that 1 / (1 − p) overflows `T`.
+    /// As for [`rand`](Self::rand). [`InvalidArgument`](ErrorKind::InvalidArgument) if `p` is below
+    /// 0, above 1, or so near to 1 that 1 / (1 − p) overflows `T`.
     #[track_caller]
     pub fn dropout_mask(p: f64, shape: impl Into<Shape>) -> Result<Self> {
         RandomSource::Thread.dropout(p, &shape.into())
@@ -316,9 +317,9 @@ impl<T: Float> Array<T> {
 }
 
 impl<T: Integer> Array<T> {
-    /// Returns integers from `low` to below `high`, from the calling thread's generator. The
-    /// probability is exactly uniform (Lemire, "Fast random integer generation in an interval",
-    /// 2019).
+    /// Returns integers from `low` to below `high`, from the calling thread's generator. All
+    /// integers have exactly equal probabilities (Lemire, "Fast random integer generation in an
+    /// interval", 2019).
     ///
     /// # Examples
     ///
@@ -383,7 +384,7 @@ impl Array<bool> {
     /// # Errors
     ///
     /// As for [`rand`](Array::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) if `p` is
-    /// not between 0 and 1, both included.
+    /// below 0 or above 1.
     #[track_caller]
     pub fn bernoulli(p: f64, shape: impl Into<Shape>) -> Result<Self> {
         RandomSource::Thread.truths(p, &shape.into())

@@ -1,10 +1,10 @@
-//! The check of rows that indices are drawn from: every draw from an array's rows begins with this
+//! The check of rows that indices are drawn from. Every draw from an array's rows starts with this
 //! check.
 //!
 //! A row is a distribution if its weights are finite, none is negative, and one is above 0. A row
 //! of logits is a distribution if no logit is NaN, at most one is +∞, and one is above −∞. The host
-//! checks before anything is drawn, as it checks indices. On a CUDA device, a kernel reports the
-//! row. The next call that waits for the device returns the error.
+//! checks the rows before it draws. On a CUDA device, a kernel reports an invalid row. The next
+//! call that waits for the device returns the error.
 
 use crate::array::{Array, Elements, Shape};
 use crate::device::cuda::{Indexing, RowFault};
@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::cuda;
 use crate::ops::expression::elementwise::select;
 
-/// Rows that are distributions, or whose faults a kernel is yet to report.
+/// Rows that are distributions, or whose faults a kernel will report.
 #[derive(Debug)]
 pub(super) struct CheckedRows {
     #[cfg_attr(
@@ -21,12 +21,13 @@ pub(super) struct CheckedRows {
         allow(dead_code, reason = "kernels of CUDA devices use it")
     )]
     operation: Indexing,
-    /// The number of the [`RowFault`] of each row, or 0; `None` if the host has checked the rows.
+    /// The number of the [`RowFault`] of each row, or 0 for a distribution. `None` if the host has
+    /// checked the rows.
     faults: Option<Array<i64>>,
 }
 
 impl CheckedRows {
-    /// Checks rows of weights, of which `most` is the result of [`largest_weights`].
+    /// Checks rows of weights. `most` is the result of [`largest_weights`].
     #[track_caller]
     pub(super) fn of_weights(weights: &Array<f64>, most: &Array<f64>) -> Result<Self> {
         let faults = select(
@@ -42,8 +43,8 @@ impl CheckedRows {
         )
     }
 
-    /// Checks rows of logits. `most` are the largest logits, or NaN. `whole` are the sums of the
-    /// weights. The weight of an infinite logit is 1.
+    /// Checks rows of logits. `most` has the largest logit of each row, or NaN, and `whole` the sum
+    /// of its weights. The weight of an infinite logit is 1.
     #[track_caller]
     pub(super) fn of_logits(
         logits: &Array<f64>,
@@ -88,8 +89,8 @@ impl CheckedRows {
         }
     }
 
-    /// Returns the indices `drawn` from the rows; the last axis has the draws of one row. On a CUDA
-    /// device, enqueues the report of rows that are not a distribution.
+    /// Returns `drawn`, the indices that were drawn from the rows. The last axis has the draws of
+    /// one row. On a CUDA device, enqueues the report of rows that are not distributions.
     #[track_caller]
     pub(super) fn reported(&self, drawn: Array<i64>) -> Result<Array<i64>> {
         let Some(faults) = &self.faults else {
@@ -109,8 +110,8 @@ impl CheckedRows {
     }
 }
 
-/// Returns the largest weight of each row; infinity for a row in which a weight is negative,
-/// infinite or NaN.
+/// Returns the largest weight of each row. If a weight is negative, infinite or NaN, the result for
+/// its row is infinity.
 #[track_caller]
 pub(super) fn largest_weights(weights: &Array<f64>) -> Result<Array<f64>> {
     select(weights.ge(0.0), weights, f64::INFINITY).max_keepdims(-1)
@@ -127,7 +128,7 @@ fn no_distribution(name: &str, shape: &Shape, row: usize, fault: RowFault) -> Er
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// Returns the index of a row by its number.
+/// Returns the index of a row along each axis, from its number in row-major order.
 fn index_of(batch: &[usize], row: usize) -> Vec<usize> {
     let mut rest = row;
     let mut index: Vec<usize> = (batch.iter().rev())

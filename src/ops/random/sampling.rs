@@ -1,4 +1,4 @@
-//! Samples of discrete distributions, and random orders.
+//! Samples of discrete distributions, and random permutations.
 
 use super::rows::{CheckedRows, largest_weights};
 use super::{Generator, RandomSource};
@@ -33,9 +33,9 @@ impl<T: Float> Array<T> {
     /// # Errors
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the array has rank 0 or a last axis of length
-    /// 0; [`InvalidArgument`](ErrorKind::InvalidArgument), with the number of the row, if a row is
-    /// not a distribution: if it has NaN, several logits of +∞, or none above −∞; and
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// 0. [`InvalidArgument`](ErrorKind::InvalidArgument), naming the row, if a row has a NaN,
+    /// several logits of +∞, or no logit above −∞. [`OutOfMemory`](ErrorKind::OutOfMemory) if the
+    /// device has no memory.
     #[track_caller]
     pub fn categorical(&self) -> Result<Array<i64>> {
         categorical(
@@ -73,8 +73,8 @@ impl<T: Float> Array<T> {
     ///
     /// With replacement, an index may occur several times. Without replacement, each index occurs
     /// at most once. The order is the order of drawing (Efraimidis and Spirakis 2006, "Weighted
-    /// random sampling with a reservoir"). An index of weight 0 is drawn only if no other index is
-    /// left.
+    /// random sampling with a reservoir"). An index of weight 0 is drawn only after all indices of
+    /// positive weight.
     ///
     /// # Examples
     ///
@@ -93,10 +93,10 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument), as and when
-    /// [`categorical`](Self::categorical) returns it, if a row has a weight that is negative,
-    /// infinite or NaN, or none above 0; if `count` is above the length of the last axis, without
-    /// replacement; and the other errors of [`categorical`](Self::categorical).
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the row, if a row has a weight that
+    /// is negative, infinite or NaN, or no weight above 0.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if, without replacement, `count` is above
+    /// the length of the last axis. The other errors of [`categorical`](Self::categorical).
     #[track_caller]
     pub fn multinomial(&self, count: usize, replacement: bool) -> Result<Array<i64>> {
         let weights = constant(self).cast::<f64>().eval_unfused()?;
@@ -134,9 +134,10 @@ impl<T: Float> Array<T> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the rows, the parts along the first axis, in random order, from the calling thread's
-    /// generator. It is [`take`](Self::take) with a [`permutation`](Array::permutation). To shuffle
-    /// several arrays in one order, call `take` on each with one permutation.
+    /// Returns the rows, which are the parts along the first axis, in random order. Draws from the
+    /// calling thread's generator. The result is [`take`](Self::take) with a
+    /// [`permutation`](Array::permutation). To shuffle several arrays in one order, call `take` on
+    /// each array with one permutation.
     ///
     /// # Examples
     ///
@@ -276,7 +277,7 @@ fn multinomial(
     let most = largest_weights(&weights)?;
     let rows = CheckedRows::of_weights(&weights, &most)?;
     // The factor is a power of two. With the factor, neither a sum of weights nor a weight divided
-    // by a short wait overflows. In a row of small weights, the weights do not lose digits.
+    // by a short wait overflows. The factor also keeps the digits of small weights.
     let factor = select(
         most.gt(2.0_f64.powi(900)),
         2.0_f64.powi(-100),
@@ -289,16 +290,17 @@ fn multinomial(
     }
     let _device = weights.device().enter();
     let uniform = source.uniform::<f64>(weights.layout().shape())?;
-    // Exponentially distributed numbers above 0. A weight of 0 sorts after all others, even if
-    // their quotients round to 0.
+    // The waits are exponentially distributed numbers above 0. The key of a weight of 0 is −1. So
+    // this key sorts after all other keys, even if other quotients round to 0.
     let waits = -(-(uniform + 2.0_f64.powi(-54))).log1p();
     let keys = select(weights.gt(0.0), &weights * &factor / waits, -1.0);
     let (_, drawn) = keys.eval_unfused()?.topk(count, -1)?;
     rows.reported(drawn)
 }
 
-/// Returns the number of running sums that are at most a random point below the whole sum. This
-/// number is an index whose probability is proportional to its part of the sum.
+/// Draws `count` random points below the total of each row. Returns, for each point, the number of
+/// running sums that are at most the point. This number is an index, whose probability is
+/// proportional to its weight.
 #[track_caller]
 fn by_inversion(source: RandomSource<'_>, sums: &Array<f64>, count: usize) -> Result<Array<i64>> {
     let last = sums.ndim() - 1;
@@ -308,14 +310,14 @@ fn by_inversion(source: RandomSource<'_>, sums: &Array<f64>, count: usize) -> Re
     let uniform = source.uniform::<f64>(&rows)?;
     let points = (whole_of(sums)?.unsqueeze(-1)? * uniform).eval_unfused()?;
     let before = sums.unsqueeze(-2)?.le(&points).cast::<i64>();
-    // The sums are added in parts, so that the last sum may be below the sum before.
+    // The sums are added in parts, so the last sum may be below the sum before it.
     before
         .sum_axis(-1)?
         .minimum(length as i64 - 1)
         .eval_unfused()
 }
 
-/// Returns the last of the running sums of each row, as a view.
+/// Returns a view of the last running sum of each row, which is the total.
 #[track_caller]
 fn whole_of(sums: &Array<f64>) -> Result<Array<f64>> {
     let last = sums.ndim() - 1;

@@ -1,4 +1,4 @@
-//! Writing in place.
+//! Writes in place.
 
 use std::fmt;
 use std::panic::Location;
@@ -20,19 +20,19 @@ impl<T: AnyElement> Array<T> {
     /// Sets the elements to the elements of `value`, which broadcasts to this array's shape.
     ///
     /// The write is in place and keeps the address, unless other arrays or expressions share the
-    /// memory. If others share it, they keep their values, and this array gets its own memory.
+    /// memory. In this case, this array gets its own memory, and the other values do not change.
     /// Handles inside `value` do not count as sharing: `w.assign(&w - &step)` copies nothing. If
     /// `value` reads this array in another order than the write, `value` is computed into temporary
     /// memory first.
     ///
     /// Every other handle counts as sharing: a clone, a view, and an expression that is still
-    /// alive. An expression remains alive even if its name was used again.
+    /// alive. An expression is still alive after another variable shadows its name.
     /// [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that
-    /// had to copy. Builds with debug assertions print a warning to standard error, once for each
-    /// line that copies. The warning also names the line of the other handle.
+    /// copied. Builds with debug assertions print a warning to standard error, once for each line
+    /// that copies. The warning also names the line of the other handle.
     /// [`cache_record`](crate::Device::cache_record) marks the copies of a recorded scope.
     ///
-    /// A write to a view goes to a copy of the view, and is lost if the view is a temporary. The
+    /// A write to a view changes a copy of the view, and is lost if the view is a temporary. The
     /// warning reports the copy. To write into a part of this array, call
     /// [`slice_mut`](Self::slice_mut).
     ///
@@ -50,16 +50,16 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Lazy::eval`](crate::Lazy::eval), and
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the value's shape does not
-    /// broadcast to this array's. If there is an error, nothing was written.
+    /// The errors of [`Lazy::eval`](crate::Lazy::eval), and
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the value's shape does not broadcast
+    /// to this array's shape. After an error, the array is unchanged.
     #[track_caller]
     pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
         assign_to(self.erased_mut(), &value.into_lazy().expr)
     }
 
-    /// Sets the elements to an expression of this array, as [`assign`](Self::assign) does. For code
-    /// in which the borrow checker rejects a second use of the array.
+    /// Sets the elements to an expression of this array, like [`assign`](Self::assign). Call
+    /// `update` where the borrow checker rejects a second use of the array.
     ///
     /// # Examples
     ///
@@ -108,7 +108,7 @@ impl AnyArray {
     ///
     /// # Panics
     ///
-    /// Panics if the elements are of another type.
+    /// Panics if the array and `value` have different element types.
     #[track_caller]
     pub(crate) fn assign(&mut self, value: &AnyLazy) -> Result<()> {
         assert_eq!(
@@ -120,7 +120,6 @@ impl AnyArray {
     }
 }
 
-/// Sets the elements of `array` to the elements of `value`.
 #[track_caller]
 fn assign_to(array: &mut AnyArray, value: &dyn Fusing) -> Result<()> {
     if let Some((buffer, layout)) = assign(Target::new(array), value)? {
@@ -132,12 +131,11 @@ fn assign_to(array: &mut AnyArray, value: &dyn Fusing) -> Result<()> {
     Ok(())
 }
 
-/// Counts and marks a write that gives `array` memory of its own, `copy`, and warns about the
-/// caller's line. The handles that the expressions `held` have on the memory did not force the
-/// copy.
+/// Counts and marks a write that copied `array` to `copy`, and warns about the caller's line.
+/// Handles inside the expressions `held` did not force the copy.
 ///
-/// A write to a view goes to the copy, so the array that was sliced keeps its values. The warning
-/// reports the copy, because the write is lost if the view is a temporary.
+/// A write to a view changes only the copy, and is lost if the view is a temporary. So the warning
+/// reports the copy.
 #[cold]
 #[track_caller]
 pub(in crate::ops) fn note_copy_on_write(array: &AnyArray, copy: &Buffer, held: &[&dyn Tree]) {
@@ -151,10 +149,10 @@ pub(in crate::ops) fn note_copy_on_write(array: &AnyArray, copy: &Buffer, held: 
     copy.note_copy_on_write(shared_at);
     let own = 1 + except.iter().filter(|other| other.is_same(buffer)).count();
     if layout.repeats() && buffer.holders() <= own {
-        return; // Elements in several places forced the copy.
+        return; // Repeated elements forced the copy.
     }
     let size = ByteSize(bytes as u64);
-    // A copy in work that the library starts is reported at the line that called for the work.
+    // If the library started the work itself, the copy is reported at the line of the call.
     let location = reported_call_site(Location::caller());
     if buffer.is_read_only() && buffer.holders() == own + 1 {
         warn::once(
@@ -196,8 +194,8 @@ impl fmt::Display for Since {
     }
 }
 
-/// Sets the elements of `target` to `value`: in place if nothing outside `value` shares the memory.
-/// Otherwise, returns new memory for the target.
+/// Sets the elements of `target` to `value`. Writes in place if no handle outside `value` shares
+/// the memory. Otherwise, returns new memory for the target.
 #[track_caller]
 pub(in crate::ops) fn assign(
     target: Target<'_>,
@@ -222,8 +220,8 @@ pub(in crate::ops) fn assign(
     let graph = hoisted.apply(&graph);
     match Overwritable::new(&[target], &[value], &[]) {
         Ok(targets) => store(&graph, targets).map(|()| None),
-        // The sharing is checked only once: if another thread drops a handle meanwhile, one copy
-        // must not become two.
+        // The sharing is checked only once. If another thread drops a handle meanwhile, a second
+        // check would cause a second copy.
         Err(Obstacle::Shared) => Ok(Some((
             evaluate(&graph, device, shape)?,
             target.layout().dense(),
@@ -246,7 +244,7 @@ pub(in crate::ops) fn is_tracked(target: &Target<'_>, value: &dyn Tree) -> Resul
     outcome
 }
 
-/// Returns the new elements of `target` in new memory, because a tape may need the old ones.
+/// Returns the new elements of `target` in new memory, because a tape may need the old elements.
 #[track_caller]
 pub(in crate::ops) fn replaced(target: &Target<'_>, value: &dyn Tree) -> Result<(Buffer, Layout)> {
     let graph = assigned(target, value)?;
@@ -260,7 +258,7 @@ pub(in crate::ops) fn replaced(target: &Target<'_>, value: &dyn Tree) -> Result<
 fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, Layout)>> {
     let graph = assigned(target, value)?;
     let (device, layout) = (target.device(), target.layout());
-    // The evaluation keeps only handles.
+    // The evaluation saves operands as handles, which `Overwritable::new` counts.
     let evaluation = Evaluation::begin(&graph, layout.shape())?;
     if !evaluation.is_tracked() || !layout.is_contiguous() {
         return Ok(None);
@@ -286,8 +284,8 @@ fn assigned<'a>(target: &Target<'_>, value: &'a dyn Tree) -> Result<ExpressionGr
     Ok(graph)
 }
 
-/// Moves computed elements to the memory of `target`. If anything other than the expressions `held`
-/// shares that memory, returns the new memory for the target instead.
+/// Moves computed elements to the memory of `target`. If a handle outside the expressions `held`
+/// shares this memory, returns the new memory for the target instead.
 #[track_caller]
 pub(in crate::ops) fn overwrite_or_replace(
     target: Target<'_>,
@@ -328,8 +326,7 @@ fn move_to(
 
 /// # Errors
 ///
-/// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where operands are not on the target's
-/// device.
+/// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if operands are not on the target's device.
 #[track_caller]
 pub(in crate::ops) fn check_device(
     operation: &str,

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::ops::expression::expr::IntoExpr;
 use crate::ops::write::view_mut::ArrayViewMut;
 
-/// Rows `name, operator, NumPy's sign: description, example;`.
+/// Expands rows of the form `name, operator, NumPy's sign: description, example;` to methods.
 macro_rules! compound {
     ($($name:ident $operator:tt $sign:literal, $does:literal, $example:literal;)+) => {
         impl<T: Number> Array<T> {

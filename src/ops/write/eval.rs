@@ -14,8 +14,8 @@ use crate::ops::expression::tree::{Node, Operand, Tree, operands};
 use crate::ops::host;
 
 impl<E: Expr> Lazy<E> {
-    /// Evaluates the expression: one pass over its operands and one allocation, whatever its
-    /// length, on the operands' device.
+    /// Evaluates the expression on the operands' device. An expression of any length takes one pass
+    /// over its operands and one allocation.
     ///
     /// # Examples
     ///
@@ -30,8 +30,9 @@ impl<E: Expr> Lazy<E> {
     ///
     /// # Errors
     ///
-    /// [`shape`](Self::shape)'s errors, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if the
-    /// operands are on different devices, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    /// The errors of [`shape`](Self::shape), [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch)
+    /// if the operands are on different devices, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn eval(&self) -> Result<Array<E::Item>> {
         if E::FUSES
@@ -45,7 +46,7 @@ impl<E: Expr> Lazy<E> {
                     host::evaluate_fused(&fused, &self.expr, work, device, shape)
                 })?
             } else {
-                // Not in the closure, which would be reported as the caller.
+                // This call is not in the closure, which would be reported as the caller.
                 host::evaluate_fused(&fused, &self.expr, work, device, shape)?
             };
             return Ok(Array::dense(buffer, layout));
@@ -62,7 +63,7 @@ impl<E: Expr> Lazy<E> {
     }
 
     /// Like [`eval`](Self::eval), but by the loops of the library, so that no loop is compiled for
-    /// the expression. For expressions of the library itself.
+    /// the expression. The library's own expressions use it.
     #[track_caller]
     pub(crate) fn eval_unfused(&self) -> Result<Array<E::Item>> {
         evaluate_any(&self.expr, <E::Item as AnyElement>::DTYPE).map(Array::from_erased)
@@ -70,7 +71,7 @@ impl<E: Expr> Lazy<E> {
 }
 
 impl AnyLazy {
-    /// Evaluates the expression; see [`Lazy::eval`].
+    /// Evaluates the expression like [`Lazy::eval`].
     #[track_caller]
     pub(crate) fn eval(&self) -> Result<AnyArray> {
         evaluate_any(self, self.dtype())
@@ -79,7 +80,7 @@ impl AnyLazy {
 
 #[cfg(any(feature = "npy", feature = "safetensors"))]
 impl<T: AnyElement> Array<T> {
-    /// Returns the elements in the type `U`: the array itself if they are of that type.
+    /// Returns the array converted to the type `U`, or the array itself if it has this type.
     #[track_caller]
     pub(crate) fn converted<U: AnyElement>(self) -> Result<Array<U>> {
         match T::DTYPE == U::DTYPE {
@@ -90,7 +91,7 @@ impl<T: AnyElement> Array<T> {
 }
 
 /// Returns the elements of `tree`, which `compute` computes with the layout `layout`. Records the
-/// step that passes gradients back.
+/// step for gradients.
 #[cold]
 #[track_caller]
 fn tracked_evaluation(
@@ -145,17 +146,15 @@ pub(in crate::ops) fn copy_of(array: &AnyArray) -> Result<AnyArray> {
     evaluate_any(&array.operand(), array.dtype)
 }
 
-/// Evaluates `tree`, whose elements are of `dtype`.
 #[track_caller]
 fn evaluate_any(tree: &dyn Tree, dtype: DType) -> Result<AnyArray> {
     let (buffer, shape) = evaluate_tree(tree)?;
     Ok(AnyArray::of_shape(buffer, &shape, dtype))
 }
 
-/// Evaluates `tree`. Returns the elements and their shape.
 #[track_caller]
 fn evaluate_tree(tree: &dyn Tree) -> Result<(Buffer, Shape)> {
-    // Built in place, because a move would copy the whole graph.
+    // The graph is built in place, because a move would copy the whole graph.
     let mut graph = ExpressionGraph::empty();
     graph.append(tree)?;
     let device = device_for("eval", &graph)?;
@@ -166,7 +165,7 @@ fn evaluate_tree(tree: &dyn Tree) -> Result<(Buffer, Shape)> {
 struct Dense<'a> {
     device: &'a Device,
     layout: &'a Layout,
-    // The bytes that one element of the result reads.
+    // The number of bytes that are read for one element of the result.
     bytes_each: usize,
     // True if an operand has a value id: a tape tracks the operand, or tracked it before.
     was_tracked: bool,
@@ -174,7 +173,8 @@ struct Dense<'a> {
 
 impl<'a> Dense<'a> {
     /// Returns the common device and layout of the operands of `expr`, if both exist and `expr` has
-    /// a fused loop. Inline, because a call would dominate the time for small arrays.
+    /// a fused loop. The function is inlined, because a call would dominate the time for small
+    /// arrays.
     #[inline]
     fn of<E: Expr>(expr: &'a E) -> Option<(Self, host::Fused<'a, E::Run>)> {
         let mut first: Option<(&Device, &Layout)> = None;

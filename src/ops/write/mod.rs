@@ -1,4 +1,4 @@
-//! Evaluation: expressions become new arrays, or are written over the elements of existing arrays.
+//! Evaluation of expressions into new arrays, and over the elements of existing arrays.
 
 pub(in crate::ops) mod assign;
 pub(in crate::ops) mod compound;

@@ -13,8 +13,8 @@ use crate::ops::expression::elementwise::functions::{And, Negated, Not, Or, Shl,
 use crate::ops::expression::expr::{Expr, IntoExpr, Lazy};
 use crate::ops::expression::node::{Apply, Leaf, Scalar, binary, unary};
 
-/// An operator whose left side is an array or an expression. The right side is generic, so that the
-/// left element type determines the type of a literal on the right.
+/// Implements an operator whose left side is an array or an expression. The right side is generic,
+/// so that the left element type determines the type of a literal on the right.
 macro_rules! operator {
     ($bound:ident $scalars:tt $($trait:ident $op:ident $method:ident;)+) => {
         $(
@@ -63,8 +63,8 @@ macro_rules! operator {
     };
 }
 
-/// An operator whose left side is a single value. A foreign type on the left requires one
-/// implementation for each type.
+/// Implements an operator whose left side is a single value. A foreign type on the left requires
+/// one implementation for each type.
 macro_rules! scalar_on_the_left {
     ($trait:ident $op:ident $method:ident: [$($scalar:ident $(<$part:ident>)?)+]) => {
         $(
@@ -137,7 +137,7 @@ operator! {
     Shr Shr shr;
 }
 
-/// The element types that an integer on the left converts to. No type implements it, so the
+/// The element types that an integer on the left converts to. No type implements the trait, so the
 /// compiler shows the message.
 #[diagnostic::on_unimplemented(
     message = "an integer is not an operand for elements of `{Self}`",
@@ -150,8 +150,8 @@ pub trait TakesIntegers {
     fn never<T>() -> T;
 }
 
-/// The element types that an `f64` on the left converts to. No type implements it, so the compiler
-/// shows the message.
+/// The element types that an `f64` on the left converts to. No type implements the trait, so the
+/// compiler shows the message.
 #[diagnostic::on_unimplemented(
     message = "an `f64` is not an operand for elements of `{Self}`",
     label = "the left side is an `f64`, the right side has elements of `{Self}`",
@@ -163,12 +163,12 @@ pub trait TakesDoubles {
     fn never<T>() -> T;
 }
 
-/// Operators of a number and an array of another type. No type meets their bounds, so the compiler
-/// shows what to write.
+/// Implements operators of a number and an array of another type. No type satisfies their bounds,
+/// so the compiler shows the message of the bound.
 ///
-/// The numbers have the types that a literal has by default. With two integer or two float types, a
-/// literal would have several candidates. The compiler would then not show the message. Expressions
-/// on the right have no such operators, which would overlap with the operators above.
+/// The numbers have the default types of literals. With two integer or two float types, a literal
+/// would have several candidates, and the compiler would not show the message. Expressions on the
+/// right have no such operators, because they would overlap with the operators of `operator!`.
 macro_rules! number_of_another_type {
     ($($trait:ident $op:ident $method:ident;)+) => {
         $(
@@ -205,7 +205,7 @@ number_of_another_type! {
     Rem Modulo rem;
 }
 
-/// An operator of one operand, an array or an expression.
+/// Implements an operator of one operand, an array or an expression.
 macro_rules! sign {
     ($trait:ident $op:ident $method:ident: $bound:ident) => {
         impl<T: $bound> ops::$trait for &Array<T> {

@@ -1,27 +1,26 @@
 //! Products of arrays and numbers of the program.
 //!
-//! A number of the program, such as a factor or a decay, is an `f64`. It is never rounded to the
-//! type of a narrow array, in which the number may be 0 or infinite. Code that multiplies by such a
+//! A number of the program, such as a factor or a decay, is an `f64`. The number is never rounded
+//! to the type of a narrow array, in which it may be 0 or infinite. Code that multiplies by such a
 //! number calls a function of this file.
 
 use crate::array::{AnyArray, Array, DType, Float};
 use crate::error::Result;
 
-/// Returns `x` times `factor`. The product is computed in the accumulation type, or in `f64` if
-/// `factor` is out of that type's range. The product is rounded once.
+/// Returns `x` times `factor`. The product is computed in the accumulation type. If `factor` is out
+/// of the range of this type, the product is computed in `f64`. The product is rounded once.
 #[track_caller]
 pub(crate) fn scaled<T: Float>(x: &Array<T>, factor: f64) -> Result<Array<T>> {
     product(x.erased(), factor, T::DTYPE).map(Array::from_erased)
 }
 
-/// Like [`scaled`], but not rounded to the type of `x`.
+/// Like [`scaled`], but the product is not rounded to the type of `x`.
 #[track_caller]
 pub(crate) fn scaled_wide<T: Float>(x: &Array<T>, factor: f64) -> Result<Array<T::Computed>> {
     let wide = T::DTYPE.computed_in();
     product(x.erased(), factor, wide).map(Array::from_erased)
 }
 
-/// Returns `x` times `factor`, rounded to `dtype`.
 #[track_caller]
 fn product(x: &AnyArray, factor: f64, dtype: DType) -> Result<AnyArray> {
     let wide = x.lazy().cast(computed_in(x.dtype, factor));

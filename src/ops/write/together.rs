@@ -1,4 +1,4 @@
-//! Several results of one pass.
+//! Evaluations and assignments of several expressions in one pass.
 
 use std::borrow::Cow;
 
@@ -24,8 +24,8 @@ use crate::ops::write::assign::{
 };
 
 /// Evaluates several expressions together. Expressions of one shape are computed in one pass over
-/// their operands, and common parts once. Each result takes one allocation. For a tuple of up to
-/// eight expressions, returns the tuple of their arrays.
+/// their operands. Common subexpressions are computed once. Each result has its own allocation. For
+/// a tuple of up to eight expressions, returns the tuple of their arrays.
 ///
 /// # Examples
 ///
@@ -50,11 +50,11 @@ pub fn eval<S: Several>(expressions: S) -> Result<S::Arrays> {
     expressions.evaluate()
 }
 
-/// Sets the elements of several arrays together, in place as [`Array::assign`] does. `values`
-/// receives each array as an expression, and returns the new values of all arrays. The expressions
-/// read the old values, even of arrays that are set earlier. Arrays of one shape are read and
-/// written in one pass, in which common parts are computed once. Up to three small arrays on the
-/// host may be written one after another instead, which takes less time.
+/// Sets the elements of several arrays together, in place like [`Array::assign`]. `values` receives
+/// each array as an expression, and returns the new values of all arrays. The expressions read the
+/// old values, even of arrays that are set earlier. Arrays of one shape are read and written in one
+/// pass, in which common subexpressions are computed once. Up to three small arrays on the host may
+/// be written one after another instead, which takes less time.
 ///
 /// # Examples
 ///
@@ -98,7 +98,7 @@ pub trait Several: Sized {
 
 /// The targets of [`update`]: a tuple of up to eight exclusively borrowed arrays.
 pub trait Targets {
-    /// The tuple of these arrays as expressions.
+    /// The tuple of the arrays as expressions.
     type Expressions;
 
     #[doc(hidden)]
@@ -118,7 +118,7 @@ pub trait Values<G> {
     note = "`cachescope::eval` takes a tuple of such, as in `eval((&a + &b, &a * &b))`"
 )]
 pub trait One: Sealed {
-    /// The type of its elements.
+    /// The type of the elements.
     type Item: AnyElement;
 
     /// The type of the expression.
@@ -205,14 +205,14 @@ tuples!(A RA 0, B RB 1, C RC 2, D RD 3, E RE 4, F RF 5, G RG 6, H RH 7);
 
 const _: () = assert!(MOST_RESULTS == 8, "as many as the longest tuple has");
 
-/// Computed elements, until they are taken.
+/// The computed elements of a result or a target, until they are taken.
 type Fresh = Option<(Buffer, Layout)>;
 
 /// A list with an entry for each result or target.
 type All<T> = SmallVec<[T; 4]>;
 
-/// Replaces the memory of `array` by `fresh`, if it has computed elements. The expressions `held`
-/// do not count as sharing.
+/// Replaces the memory of `array` by `fresh`, if `fresh` has computed elements. The expressions
+/// `held` do not count as sharing.
 #[track_caller]
 fn replace(array: &mut AnyArray, fresh: Fresh, held: &[&dyn Tree]) {
     if let Some((buffer, layout)) = fresh {
@@ -226,7 +226,7 @@ fn taken<T: AnyElement>(fresh: &mut Fresh) -> Array<T> {
     Array::from_parts(buffer, layout)
 }
 
-/// Returns the groups of numbers with equal keys, in the order of the first number of each.
+/// Returns the groups of indices with equal keys, in the order of the first index of each group.
 fn groups<K: PartialEq>(keys: impl Iterator<Item = K>) -> All<All<usize>> {
     let mut groups: All<(K, All<usize>)> = SmallVec::new();
     for (number, key) in keys.enumerate() {
@@ -238,7 +238,7 @@ fn groups<K: PartialEq>(keys: impl Iterator<Item = K>) -> All<All<usize>> {
     groups.into_iter().map(|(_, members)| members).collect()
 }
 
-/// Returns the elements of each of `trees`, computed in one pass for all trees of one shape.
+/// Returns the elements of each of `trees`. All trees of one shape are computed in one pass.
 #[track_caller]
 fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     let graph = ExpressionGraph::of_all(trees)?;
@@ -262,12 +262,12 @@ fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
 /// all targets. The elements fit in a part of the first-level cache.
 const SMALL: usize = 1 << 12;
 /// The maximum number of targets that are written in turn. It is small because each target computes
-/// common parts again.
+/// common subexpressions again.
 const FEW: usize = 3;
 
 /// Writes small targets one after another, by the fused loops of their expressions. Each expression
-/// must have such a loop. In some order, no expression may read a target that was written before.
-/// Returns whether the targets were written.
+/// must have a fused loop. There must be an order in which no expression reads a target that was
+/// already written. Returns whether the targets were written.
 #[track_caller]
 fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool> {
     let (device, shape) = (targets[0].device(), targets[0].layout().shape());
@@ -287,7 +287,7 @@ fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool>
         let mut has_loop = false;
         value.fused(shape, &mut |_| has_loop = true);
         let is_alike = target.device() == device && target.layout().shape() == shape;
-        // The other trees, without the tree in front.
+        // `trees[1..]` are the other trees.
         trees.swap(0, at);
         let store = FusedStore::new(value, &trees[1..], target);
         trees.swap(0, at);
@@ -309,7 +309,6 @@ fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool>
     Ok(true)
 }
 
-/// Work that reads the operands of several expressions.
 struct ReadByAll<'a>(&'a [&'a dyn Fusing]);
 
 impl TouchedMemory for ReadByAll<'_> {
@@ -320,7 +319,7 @@ impl TouchedMemory for ReadByAll<'_> {
     }
 }
 
-/// Returns an order of the targets in which no expression reads a target that was written before.
+/// Returns an order of the targets in which no expression reads a target that was already written.
 fn order_of_writes(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Option<All<usize>> {
     let mut left: All<usize> = (0..targets.len()).collect();
     let mut order = All::new();
@@ -361,7 +360,7 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
     for group in &aside {
         group.compute_aside(&all, device, &mut fresh)?;
     }
-    // Everything that needs memory comes before the first write.
+    // All allocations precede the first write.
     let mut ready: All<_> = All::new();
     for group in &in_place {
         let graph = group.graph(&all);
@@ -384,7 +383,6 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
     Ok(fresh)
 }
 
-/// Returns whether a tape tracks a target, or an operand of a tree.
 #[track_caller]
 fn any_tracked(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<bool> {
     for (target, tree) in targets.iter().zip(trees) {
@@ -418,7 +416,7 @@ fn checked<'a>(targets: &[Target<'_>], trees: &[&'a dyn Tree]) -> Result<Express
 struct TargetGroup<'a> {
     numbers: All<usize>,
     targets: All<Target<'a>>,
-    /// The trees of these targets.
+    /// The trees of this group's targets.
     read: All<&'a dyn Tree>,
     /// The trees of other groups.
     held: All<&'a dyn Tree>,
@@ -436,8 +434,8 @@ impl<'a> TargetGroup<'a> {
         }
     }
 
-    /// Returns the expression graph of this group's trees, as a part of the expression graph of all
-    /// groups.
+    /// Returns the expression graph of this group's trees, as a part of `all`, the expression graph
+    /// of all groups.
     fn graph<'b>(&self, all: &'b ExpressionGraph<'a>) -> Cow<'b, ExpressionGraph<'a>> {
         if self.numbers.len() == all.results().len() {
             return Cow::Borrowed(all);

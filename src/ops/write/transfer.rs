@@ -9,7 +9,7 @@ impl<T: AnyElement> Array<T> {
     /// Returns this array on `device`. If the array is on `device` already, the result shares its
     /// memory. Otherwise, the result is a copy without gaps.
     ///
-    /// Gradients pass through the copy: they are transferred back to the device of this array.
+    /// Gradients pass through the copy. They are transferred back to the device of this array.
     ///
     /// # Examples
     ///
@@ -23,9 +23,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if `device` has no memory left,
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if a broadcast view's elements are more
-    /// than memory can hold, and [`Driver`](crate::ErrorKind::Driver) if a device fails.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if `device` has no memory left.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size of a broadcast view's copy
+    /// overflows. [`Driver`](crate::ErrorKind::Driver) if a device fails.
     #[track_caller]
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         self.erased().to_device(device).map(Self::from_erased)

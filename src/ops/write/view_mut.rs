@@ -1,4 +1,4 @@
-//! Writing to parts of arrays.
+//! Writes to parts of arrays.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,7 +19,8 @@ use crate::ops::order::aliasing::Target;
 use crate::ops::write::assign::{assign, is_tracked, note_copy_on_write, overwrite, replaced};
 use crate::ops::write::eval::copy_of;
 
-/// A writable part of an array, from [`Array::slice_mut`]: writes to it change the array.
+/// A writable part of an array, which [`Array::slice_mut`] returns. Writes to the part change the
+/// array.
 #[must_use = "a view writes nothing by itself: call `fill`, `assign` or `update`"]
 pub struct ArrayViewMut<'a, T: AnyElement> {
     part: Part<'a>,
@@ -27,11 +28,11 @@ pub struct ArrayViewMut<'a, T: AnyElement> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the part that [`s!`](ndarray::s) selects, to be written to. Writes to the part
-    /// change this array. Writes to the result of [`slice`](Self::slice), a separate array, do not.
+    /// Returns the writable part that [`s!`](ndarray::s) selects. Writes to the part change this
+    /// array. Writes to the result of [`slice`](Self::slice) do not change this array.
     ///
-    /// If other arrays or expressions share the memory, a write moves this array to its own memory.
-    /// The others keep their values.
+    /// If other arrays or expressions share the memory, a write first copies this array to its own
+    /// memory. The other values do not change.
     ///
     /// # Examples
     ///
@@ -105,9 +106,9 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         self.assign(value)
     }
 
-    /// Sets the part's elements to the elements of `value`, which broadcasts to the part's shape,
-    /// as [`Array::assign`] does. If `value` reads this array, it reads the values from before the
-    /// write, even where the parts overlap.
+    /// Sets the part's elements to the elements of `value`, which broadcasts to the part's shape.
+    /// Writes like [`Array::assign`]. If `value` reads this array, it reads the values from before
+    /// the write, even where the parts overlap.
     ///
     /// # Examples
     ///
@@ -153,7 +154,6 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         self.part.write(&value.expr)
     }
 
-    /// Returns a copy of the part.
     #[cfg(feature = "collective")]
     #[track_caller]
     pub(crate) fn to_array(&self) -> Result<Array<T>> {
@@ -193,7 +193,7 @@ impl<'a> Part<'a> {
             return self.write_tracked(value);
         }
         if self.array.layout.repeats() {
-            // The array is broadcast, or has overlapping windows: elements outside of the part
+            // If the array is broadcast or has overlapping windows, elements outside of the part
             // share the part's memory.
             self.make_unique(&[value])?;
         }
@@ -230,7 +230,7 @@ impl<'a> Part<'a> {
     ///
     /// # Panics
     ///
-    /// Panics if the elements are of another type.
+    /// Panics if the part and `value` have different element types.
     #[track_caller]
     pub(in crate::ops) fn assign(&mut self, value: &AnyLazy) -> Result<()> {
         assert_eq!(
@@ -241,7 +241,6 @@ impl<'a> Part<'a> {
         self.write(&Unfused(value))
     }
 
-    /// Adds `addend` to the part.
     #[track_caller]
     pub(in crate::ops) fn add(&mut self, addend: &AnyArray) -> Result<()> {
         let sum = self.viewed().lazy() + addend.lazy();
@@ -277,7 +276,7 @@ fn parted_back(
 }
 
 /// Copies the elements of `array` to memory that only this array has, in row-major order, like
-/// [`Arc::make_mut`](std::sync::Arc::make_mut). The handles of the expressions `held` did not force
+/// [`Arc::make_mut`](std::sync::Arc::make_mut). Handles inside the expressions `held` did not force
 /// the copy.
 #[track_caller]
 fn make_unique(array: &mut AnyArray, held: &[&dyn Tree]) -> Result<()> {

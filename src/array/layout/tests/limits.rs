@@ -28,7 +28,8 @@ fn shapes_beyond_rank_8_or_an_address_are_invalid() {
         InvalidShape,
         "overflows",
     );
-    // If one length is 0, the other lengths must still not overflow, because the strides would.
+    // If one length is 0, the other lengths must still not overflow, because the strides are their
+    // products.
     fails(
         Layout::contiguous(&[half, half, 0].into()),
         InvalidShape,
@@ -85,7 +86,7 @@ fn slices_out_of_range_are_named() {
         InvalidArgument,
         "slice: the bound 3 is out of range for axis 0 of length 2 of the shape [2, 3]",
     );
-    // The message has the shape before the selection, and the name of the operation called.
+    // The message names the called operation and the shape before the selection.
     fails(
         two.slice("slice_mut", &[(0..1).into(), 3.into()]),
         InvalidArgument,
@@ -164,7 +165,7 @@ fn elements_in_several_places_are_found() {
             .unwrap()
             .repeats()
     );
-    // Windows that do not overlap, single windows, and views without windows.
+    // Windows that do not overlap, single windows, and views without windows have no repeats.
     let apart = x.windows_apart(&[2, 3], &[2, 3], &[1, 1]).unwrap();
     assert_eq!(apart.dims(), [2, 2, 2, 3]);
     for once in [

@@ -1,4 +1,4 @@
-//! Layouts against two oracles: a list of coordinates, and ndarray.
+//! Tests of layouts against two oracles: a list of coordinates, and ndarray.
 
 mod limits;
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::array::broadcast_shapes;
 use crate::error::ErrorKind;
 
-/// Returns an array of shape `dims` whose elements are their own indices.
+/// Returns an array of shape `dims` whose elements are their own row-major indices.
 fn block(dims: &[usize]) -> ArrayD<usize> {
     let count = dims.iter().product();
     ArrayD::from_shape_vec(IxDyn(dims), (0..count).collect()).unwrap()
@@ -27,7 +27,7 @@ fn coordinates(dims: &[usize]) -> Vec<Vec<usize>> {
     })
 }
 
-/// Returns the indices of a layout by its definition, coordinate by coordinate.
+/// Computes the index of each coordinate from the strides and the offset of `layout`.
 fn oracle(layout: &Layout) -> Vec<usize> {
     let index = |coordinate: Vec<usize>| {
         let steps = coordinate.iter().zip(layout.strides());
@@ -42,7 +42,7 @@ fn indices(layout: &Layout) -> Vec<usize> {
     walk.each(0..walk.count()).map(|[at]| at).collect()
 }
 
-/// Checks the invariants of every layout, whatever it is a view of.
+/// Checks the invariants that hold for every layout.
 fn check(layout: &Layout) {
     check_walk(layout);
     let expected = oracle(layout);
@@ -62,7 +62,7 @@ fn check(layout: &Layout) {
     }
 }
 
-/// Checks a walk over a layout together with the reverse of the layout.
+/// Checks a walk over two layouts: `layout`, and `layout` flipped along every axis.
 fn check_walk(layout: &Layout) {
     let expected = oracle(layout);
     let flipped = (0..layout.ndim()).fold(*layout, |flipped, axis| {
@@ -99,7 +99,8 @@ fn check_walk(layout: &Layout) {
     }
 }
 
-/// An operation that makes a view of a view. `apply` fits its numbers to the view.
+/// An operation that returns a view. `apply` brings the parameters into the range that the view
+/// allows.
 #[derive(Clone, Debug)]
 enum ViewStep {
     Permute(Vec<u32>),
@@ -135,7 +136,7 @@ fn step() -> impl Strategy<Value = ViewStep> {
     ]
 }
 
-/// Applies `step` to the layout and to the array, unless the view does not allow it.
+/// Applies `step` to the layout and to the array, unless the view does not allow the step.
 fn apply(step: &ViewStep, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<usize>) {
     let ndim = layout.ndim();
     let signed = |axis: usize| axis as isize - if axis % 2 == 1 { ndim as isize } else { 0 };
@@ -272,7 +273,8 @@ proptest! {
         for step in &steps {
             (layout, array) = apply(step, layout, array);
         }
-        // A shape of the same length, whose axes are factors of the length.
+        // The target shape has as many elements as the layout. Its lengths are factors of this
+        // number.
         let (mut rest, mut target) = (layout.len(), Vec::new());
         for cut in cuts {
             if rest.is_multiple_of(cut) {
@@ -299,8 +301,8 @@ proptest! {
     fn shapes_broadcast_as_ndarray_has_it(left in dims(), right in dims()) {
         let (left_shape, right_shape) = (Shape::from(&left), Shape::from(&right));
         let ours = broadcast_shapes("add", &[&left_shape, &right_shape]);
-        // ndarray only broadcasts one operand to the shape of another, so both are broadcast to the
-        // common shape.
+        // ndarray only broadcasts an array to a given shape. So the test broadcasts each operand to
+        // the common shape.
         match ours {
             Ok(common) => {
                 for own in [&left, &right] {
@@ -322,8 +324,8 @@ proptest! {
     }
 }
 
-/// Returns the strides that give `indices` in the shape `dims`. Tries the only candidates: the
-/// distances to each axis's second element.
+/// Returns the strides that produce `indices` in the shape `dims`, if they exist. The only
+/// candidates are the distances from the first element to the second element of each axis.
 fn find_strides(indices: &[usize], dims: &[usize]) -> Option<Vec<isize>> {
     let steps: Vec<usize> = (0..dims.len())
         .map(|axis| dims[axis + 1..].iter().product())

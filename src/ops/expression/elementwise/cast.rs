@@ -27,7 +27,7 @@ impl<T: AnyElement> Array<T> {
 }
 
 impl<E: Expr> Lazy<E> {
-    /// Returns each element as a `U`, as [`Array::cast`] converts it.
+    /// Returns each element as a `U`, converted like in [`Array::cast`].
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! The methods of the functions of `functions!`.
+//! The methods of the rows of `functions!`.
 
 pub use cachescope_kernels::elementwise::functions::*;
 

@@ -1,4 +1,4 @@
-//! The choice by a mask.
+//! Elementwise selection by a mask.
 
 pub use cachescope_kernels::elementwise::select::Select;
 
@@ -7,11 +7,12 @@ use crate::ops::expression::expr::{IntoExpr, Lazy};
 use crate::ops::expression::node;
 use crate::ops::expression::node::Apply;
 
-/// Returns the element of `yes` where `mask` is true, and the element of `no` elsewhere; all three
-/// broadcast.
+/// Returns the element of `yes` where `mask` is true, and the element of `no` elsewhere. The three
+/// operands broadcast.
 ///
-/// Gradients pass back to the chosen elements. In an expression that is evaluated at once, the
-/// other arm may be infinite or NaN: `select(x.gt(0.0), x.sqrt(), 0.0)` has the derivative 0 at 0.
+/// Gradients only pass to the selected elements. If the whole expression is evaluated at once,
+/// elements that are not selected may be infinite or NaN: `select(x.gt(0.0), x.sqrt(), 0.0)` has
+/// the derivative 0 at 0.
 ///
 /// # Examples
 ///
@@ -24,8 +25,9 @@ use crate::ops::expression::node::Apply;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 ///
-/// Two literals have the type that the expression is used with, if the compiler finds one.
-/// Otherwise they are `f64`, like all float literals in Rust: write the type of one literal.
+/// If `yes` and `no` are literals, the compiler infers their type from the use of the expression.
+/// Without a use that determines the type, the literals are `f64`. For another type, write the type
+/// of one literal.
 ///
 /// ```
 /// use cachescope::{Array, select};

@@ -9,14 +9,14 @@ use crate::ops::index::{gathered, of_classes};
 use cachescope_kernels::reduce::{CrossEntropy, Logsumexp};
 
 impl<T: Float> Array<T> {
-    /// Returns the mean of −ln softmax(logits)\[class\] over the rows of this array, the logits,
-    /// like PyTorch's `cross_entropy`. The logits have shape `[N, C]`. `classes` has shape `[N]`,
-    /// with a class of `0..C` for each row. The result has rank 0.
+    /// Returns the cross entropy of this array, the logits, like PyTorch's `cross_entropy`. It is
+    /// the mean of −ln softmax(logits)\[class\] over the rows. The logits have the shape `[N, C]`.
+    /// `classes` has the shape `[N]`, with a class of `0..C` for each row. The result has rank 0.
     ///
     /// The logits are read once and no softmax is stored. The loss of a row is the logarithm of the
-    /// sum of its exponentials, minus the logit of its class. It is computed in `f64` without
-    /// overflow. So if logits are large, a loss near 0 keeps its digits. The mean over no rows is
-    /// NaN, like [`mean`](Self::mean).
+    /// sum of its exponentials, minus the logit of its class. The loss is computed in `f64` without
+    /// overflow. So a loss near 0 keeps its digits even if the logits are large. Without rows, the
+    /// result is NaN, like the [`mean`](Self::mean) of nothing.
     ///
     /// # Examples
     ///
@@ -31,10 +31,10 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) unless the shapes are `[N, C]` and `[N]`,
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where a class is negative, or `C` or more:
-    /// on a CUDA device with the next call that waits for it;
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) unless the shapes are `[N, C]` and `[N]`.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if a class is negative or at least `C`.
     /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// On a CUDA device, the next call that waits for the device returns the error for a class.
     #[track_caller]
     pub fn cross_entropy(&self, classes: &Array<i64>) -> Result<Self> {
         let reduction = const { &Reduction::of::<CrossEntropy, T>() };
@@ -87,7 +87,7 @@ fn cross_entropy(
 }
 
 /// Returns the gradient of the logits. It is the probability of each logit, minus 1 for the class
-/// of its row, times a factor. The factor is the gradient of the mean, divided by the number of
+/// of the row, times a factor. The factor is the gradient of the mean, divided by the number of
 /// rows. The result is rounded once.
 #[track_caller]
 fn back(
@@ -100,7 +100,8 @@ fn back(
     let scale = 1.0 / classes.len() as f64;
     let classes = classes.unsqueeze(1)?;
     if is_any_tracked(&[&logits])? {
-        // In `f64`, because the parts of a second derivative nearly cancel when they are added.
+        // The sums are computed in `f64`, because the summands of a second derivative nearly
+        // cancel.
         static LOGSUMEXP: Reduction = Reduction::of::<Logsumexp, f64>();
         logits = logits.converted(DType::F64)?;
         let picked = gathered(&logits, &classes, 1)?.squeeze(1)?;
@@ -111,8 +112,8 @@ fn back(
     weighted(logits, (&rows, &classes), gradient, scale)?.converted(dtype)
 }
 
-/// Returns the probability of each logit, minus 1 for the class of its row, times `gradient` and
-/// `scale`. If nothing else has the memory of the logits, the result overwrites them.
+/// Returns the probability of each logit, minus 1 for the class of the row, times `gradient` and
+/// `scale`. If no other handle shares the memory of the logits, the result overwrites the logits.
 #[track_caller]
 fn weighted(
     mut logits: AnyArray,
@@ -127,7 +128,7 @@ fn weighted(
     let shares = (logits.lazy().cast(DType::F64) - sums.lazy())
         .cast(wide)
         .exp();
-    // If a rounded logarithm of `f64` is large, the shares lose digits.
+    // For `f64`, a rounded logarithm that is large costs digits of the shares.
     let is_exact = dtype != DType::F64;
     let weighted = match is_exact {
         true => (shares * weight.lazy()).cast(dtype),
@@ -150,22 +151,23 @@ fn weighted(
     Ok(gradients)
 }
 
-/// Returns the gradients of the classes' logits, and sets them to 0 in `gradients`.
+/// Returns the gradients of the logits of `classes`, and sets these elements of `gradients` to 0.
 #[track_caller]
 fn of_classes_apart(
     gradients: &mut AnyArray,
     (sums, losses, classes): (&AnyArray, &AnyArray, &Array<i64>),
     weight: &AnyArray,
 ) -> Result<AnyArray> {
-    /// The minimum ratio of a loss to its logarithm of the sum of exponentials. Below it, the
-    /// rounded loss has too few digits for a gradient.
+    /// The minimum ratio of a loss to the logarithm of the row's sum of exponentials. If the ratio
+    /// is smaller, the rounded loss has too few digits for a gradient.
     const LOST: f64 = 0.1;
     let (dtype, wide) = (gradients.dtype, weight.dtype);
     let by_loss = (-losses.lazy()).cast(wide).exp_m1() * weight.lazy();
     let nothing = gradients.full(classes.layout().shape(), 0.0)?;
     gradients.scatter(classes, &nothing, 1)?;
     let others = gradients.lazy().cast(wide).sum_keepdims(1)?;
-    // A probability minus 1 has few digits. So has a loss that is tiny compared with the logits.
+    // A probability minus 1 has few digits, so the gradient is computed from the loss. If the loss
+    // is tiny compared with the logits, it has few digits, too.
     let is_lost = losses.lazy().lt((sums.lazy().abs() + 1.0) * LOST);
     AnyLazy::select(is_lost, -others.lazy(), by_loss)
         .cast(dtype)

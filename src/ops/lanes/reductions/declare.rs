@@ -1,8 +1,8 @@
-//! The expansion of a reduction's row to methods on arrays and on expressions. They reduce all
-//! elements, or along an axis. Each method has its documentation and a tested example.
+//! A macro that expands the row of a reduction to methods on arrays and on expressions. The methods
+//! reduce all elements, or along axes. Each method has documentation and a tested example.
 
 /// Expands rows of the form `/// Sentences. name, name_axis, name_keepdims: Reducer over Bound ->
-/// Output, element [2 × 2 elements] => whole, along axis 0;`, for the element types that are
+/// Output, element [2 × 2 elements] => whole, along axis 0;`, for the element types that implement
 /// `Bound`.
 macro_rules! reductions {
     ($(

@@ -3,16 +3,17 @@
 //! Each reduction is a type in [`reducers`](cachescope_kernels::reduce), with a row in `rows.rs`
 //! that declares its methods.
 //!
-//! Elements are reduced in blocks. Within a block, they are reduced into several partial results
-//! side by side, which the compiler turns into vector code. From block to block, they are reduced
-//! into a total. Totals of long chunks are merged in pairs. The order depends only on the shape and
-//! on the memory layout of the operands. So a result is equal on every run and for any number of
-//! threads.
+//! Elements are reduced in blocks. A block is reduced into several partial results side by side,
+//! which the compiler turns into vector code. The results of the blocks are reduced into the total
+//! of a chunk. The totals of chunks are merged in pairs. The order of these steps depends only on
+//! the shape and the memory layout of the operands. So a result is equal on every run and for any
+//! number of threads.
 //!
-//! CUDA devices reduce in these two steps, too. Their order also depends only on shape and layout
-//! (`ops/cuda/reduce/`). So a result is equal on every run and on every CUDA device. Results that
-//! are rounded are within a few units in the last place of the host's. Results that are not rounded
-//! are equal to the host's: integers, extremes, positions and truth.
+//! CUDA devices also reduce blocks, and then merge the totals (`ops/cuda/reduce/`). Their order
+//! also depends only on the shape and the memory layout. So a result is equal on every run and on
+//! every CUDA device. Rounded results differ from the host's results by at most a few units in the
+//! last place. Results without rounding are equal to the host's results: integers, extremes,
+//! positions and truth values.
 
 mod cross_entropy;
 mod declare;
@@ -35,8 +36,8 @@ use cachescope_kernels::reduce::loops::Compiled;
 use cachescope_kernels::reduce::{Any, Reducer, ReductionRule};
 use range::deviations_in_range;
 
-/// Reductions in the type that floats are computed in. In `_keepdims`, reduced axes are kept with a
-/// length of 1.
+/// Reductions of expressions in the accumulation type. The methods `*_keepdims` keep the reduced
+/// axes, with length 1.
 impl AnyLazy {
     #[track_caller]
     pub(crate) fn sum_keepdims(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
@@ -53,21 +54,18 @@ impl AnyLazy {
         self.reduced(VAR.at(self.dtype()), &axes.into(), true)
     }
 
-    /// Returns the mean of all elements, of rank 0.
     #[track_caller]
     pub(in crate::ops) fn mean(&self) -> Result<AnyArray> {
         let buffer = reduce_all(MEAN.at(self.dtype()), self)?;
         Ok(AnyArray::of_shape(buffer, &Shape::SCALAR, self.dtype()))
     }
 
-    /// Returns the Euclidean norm of all elements, of rank 0.
     #[track_caller]
     pub(in crate::ops) fn norm(&self) -> Result<AnyArray> {
         let buffer = reduce_all(NORM.at(self.dtype()), self)?;
         Ok(AnyArray::of_shape(buffer, &Shape::SCALAR, self.dtype()))
     }
 
-    /// Returns whether any element is true, of rank 0.
     #[track_caller]
     pub(crate) fn any(&self) -> Result<AnyArray> {
         static ANY: Reduction = Reduction::of::<Any, bool>();
@@ -76,7 +74,7 @@ impl AnyLazy {
         Ok(AnyArray::of_shape(buffer, &Shape::SCALAR, DType::Bool))
     }
 
-    /// Like [`sum_keepdims`](Self::sum_keepdims), without the axes.
+    /// Like [`sum_keepdims`](Self::sum_keepdims), but the result lacks the reduced axes.
     #[track_caller]
     pub(crate) fn sum_axis(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
         self.reduced(SUM.at(self.dtype()), &axes.into(), false)
@@ -86,8 +84,8 @@ impl AnyLazy {
     ///
     /// # Panics
     ///
-    /// Panics if the elements are not of the type of `reduction`, because its loops read elements
-    /// of this type.
+    /// Panics if the elements are not of the type of `reduction`. The loops of `reduction` rely on
+    /// this check.
     #[track_caller]
     pub(in crate::ops) fn reduced(
         &self,
@@ -102,7 +100,7 @@ impl AnyLazy {
     }
 }
 
-/// Reductions of the elements of matrices.
+/// Reductions for linear algebra.
 #[cfg(feature = "linalg")]
 impl AnyLazy {
     #[track_caller]
@@ -161,8 +159,8 @@ fn reduce_all(reduction: &'static Reduction, tree: &dyn Tree) -> Result<Buffer> 
     Ok(tracked_reduction.finish(buffer, &Shape::SCALAR))
 }
 
-/// Reduces the elements along `axes`. If `keeps` is `true`, the result has these axes with a length
-/// of 1, otherwise it does not have them.
+/// Reduces the elements along `axes`. If `keeps` is set, the result has these axes with length 1.
+/// Otherwise, the result lacks these axes.
 #[track_caller]
 fn along<F: Reducer<T> + Compiled, T: AnyElement>(
     tree: &dyn Tree,
@@ -205,7 +203,8 @@ fn reduce_along(
     ))
 }
 
-/// Reduces `graph` along `axes`.
+/// Reduces `graph` along `axes`. Deviations whose squares left the range of `f64` are computed
+/// again.
 #[track_caller]
 fn reduced(
     reduction: &'static Reduction,
@@ -219,7 +218,7 @@ fn reduced(
     }
 }
 
-/// Like [`reduced`], of an array that was reduced to `found`.
+/// Like [`reduced`], for `operand`, whose reduction has the result `found`.
 #[inline]
 #[track_caller]
 fn in_range_of_array(
@@ -234,8 +233,8 @@ fn in_range_of_array(
     }
 }
 
-/// Returns true for a deviation in `f64`, which is computed from squares that may be beyond its
-/// range.
+/// Returns true for a deviation in `f64`. The squares of its elements may be beyond the range of
+/// `f64`.
 #[inline]
 fn has_squares(reduction: &Reduction) -> bool {
     let (_, rule, _) = reduction.step();

@@ -1,5 +1,6 @@
-//! Spreads of elements whose squares are beyond the range of their type: the elements are scaled by
-//! a power of two, and reduced again. Ordinary elements are reduced once.
+//! Spreads, such as the standard deviation, of elements whose squares are beyond the range of their
+//! type. These elements are scaled by a power of two, and reduced again. Other elements are reduced
+//! once.
 
 use std::ops::Range;
 
@@ -12,8 +13,8 @@ use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::expression::graph::ExpressionGraph;
 use cachescope_kernels::reduce::{Max, Min};
 
-/// The powers of two by which elements are scaled down and up. Then all distances of elements have
-/// squares in the range of the type.
+/// Returns the exponents of the powers of two by which elements are scaled down and up. After the
+/// scaling, all distances of elements have squares in the range of the type.
 const fn exponents(dtype: DType) -> [i32; 2] {
     match dtype {
         DType::F64 => [-515, 600],
@@ -21,15 +22,15 @@ const fn exponents(dtype: DType) -> [i32; 2] {
     }
 }
 
-/// Returns the standard deviation below which the squares of `f64` lose digits.
+/// The standard deviation below which the squares of `f64` lose digits.
 const LEAST_DEVIATION: f64 = f64::from_bits((1023 - 480) << 52);
 
-/// The bound of means that can be scaled up.
+/// The bound below which means can be scaled up.
 const MOST_MEAN: f64 = (1_u64 << 40) as f64;
 
 impl AnyArray {
-    /// Returns whether a number is not in `range`, or is NaN. The numbers are in contiguous memory.
-    /// Returns false for numbers that the host cannot read: on a CUDA device, or in a dry run.
+    /// Returns whether an element is NaN or not in `range`. The elements must be contiguous.
+    /// Returns false if the host cannot read the elements: on a CUDA device, or in a dry run.
     #[track_caller]
     pub(in crate::ops) fn leaves_range(&self, range: Range<f64>) -> Result<bool> {
         let backend = self.device().backend();
@@ -42,8 +43,9 @@ impl AnyArray {
         }
     }
 
-    /// Returns the power of two by which the elements of each spread are scaled: 1 if the spread is
-    /// finite and at least `least`. `mean` is the mean of the elements, if it may be larger.
+    /// Returns the power of two by which the elements of each spread are scaled. The power is 1 if
+    /// the spread is finite and at least `least`. `mean` is the mean of the elements, if it may be
+    /// larger than the spread.
     #[track_caller]
     pub(in crate::ops) fn range_scales(&self, least: f64, mean: Option<&Self>) -> Result<Self> {
         let number = |value: f64| AnyLazy::number(self.dtype, value);
@@ -52,7 +54,7 @@ impl AnyArray {
         if let Some(mean) = mean {
             is_small = is_small.and(mean.lazy().abs().lt(number(MOST_MEAN)));
         }
-        // A NaN may be the difference of infinite squares.
+        // A spread may be NaN because it is the difference of infinite squares.
         let is_finite = self.lazy().lt(number(f64::INFINITY));
         let small = AnyLazy::select(is_small, up, number(1.0));
         AnyLazy::select(is_finite, small, down).eval()
@@ -64,7 +66,7 @@ fn any_outside<T: Float>(numbers: &AnyArray, range: Range<f64>) -> Result<bool> 
     let numbers = numbers.share().into_array::<T>();
     let [least, most] = [range.start, range.end].map(T::from_f64);
     let elements = Elements::of(&numbers)?;
-    // Without a branch, so that it is vector code.
+    // The loop has no branch, so that it becomes vector code.
     let are_inside = elements.values().iter().fold(true, |all, &raw| {
         let number = T::from_raw(raw);
         all & (number >= least) & (number < most)
@@ -72,8 +74,8 @@ fn any_outside<T: Float>(numbers: &AnyArray, range: Range<f64>) -> Result<bool> 
     Ok(!are_inside)
 }
 
-/// Returns true if each of the deviations `found` that is out of range is 0, and its elements are
-/// equal. Constant elements are frequent, and need no memory to be found.
+/// Returns true if each deviation in `found` that is out of range is 0, and its elements are equal.
+/// Constant elements are frequent, and this check does not store the elements.
 #[track_caller]
 fn are_constant(graph: &ExpressionGraph<'_>, axes: AxisSet, found: &AnyArray) -> Result<bool> {
     static EXTREMES: [Reduction; 2] = [Reduction::of::<Max, f64>(), Reduction::of::<Min, f64>()];
@@ -95,7 +97,7 @@ fn are_constant(graph: &ExpressionGraph<'_>, axes: AxisSet, found: &AnyArray) ->
 }
 
 /// Returns the standard deviations of `graph` along `axes`. `buffer` has the deviations, of shape
-/// `outputs`, which are computed again if their squares left the range of `f64`.
+/// `outputs`. Deviations whose squares left the range of `f64` are computed again.
 #[cold]
 #[track_caller]
 pub(super) fn deviations_in_range(

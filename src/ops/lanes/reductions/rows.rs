@@ -12,8 +12,8 @@ reductions! {
     /// is 0.
     sum, sum_axis, sum_keepdims: Sum over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 10.0, [4.0, 6.0];
 
-    /// Returns the mean of the elements. The mean of integers and `bool` is an `f64`, the mean of
-    /// floats has their own type. The mean of nothing is NaN.
+    /// Returns the mean of the elements. The mean of integers and `bool` is an `f64`, and the mean
+    /// of floats has their own type. The mean of nothing is NaN.
     mean, mean_axis, mean_keepdims: Mean over AnyElement -> T::Average, f32 [1.0, 2.0, 3.0, 4.0] => 2.5, [2.0, 3.0];
 
     /// Returns the product of the elements. Signed integers and `bool` are multiplied in `i64` and
@@ -23,45 +23,48 @@ reductions! {
 
     /// Returns the largest element, or NaN if an element is NaN. The gradient is divided equally
     /// among all elements that equal the largest element. If the result is NaN, the gradient of
-    /// every element is NaN. The largest element of nothing is the error
+    /// every element is NaN. The result for nothing is the error
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     max, max_axis, max_keepdims: Max over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 4.0, [3.0, 4.0];
 
-    /// Returns the smallest element, or NaN if an element is NaN. The gradient is divided as by
-    /// [`max`](Self::max). The smallest element of nothing is the error
+    /// Returns the smallest element, or NaN if an element is NaN. The gradient is divided like the
+    /// gradient of [`max`](Self::max). The result for nothing is the error
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     min, min_axis, min_keepdims: Min over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 1.0, [1.0, 2.0];
 
-    /// Returns the position of the largest element in row-major order. If several elements are
-    /// equal, it is the first position. If an element is NaN, it is the position of the first NaN.
-    /// The position in nothing is the error [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// Returns the position of the largest element in row-major order. If several elements are the
+    /// largest, returns the first position. If an element is NaN, returns the position of the first
+    /// NaN. The result for nothing is the error
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     argmax, argmax_axis, argmax_keepdims: Argmax over Element -> i64, f32 [1.0, 4.0, 3.0, 4.0] => 1, [1, 0];
 
-    /// Returns the position of the smallest element in row-major order. If several elements are
-    /// equal, it is the first position. If an element is NaN, it is the position of the first NaN.
-    /// The position in nothing is the error [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// Returns the position of the smallest element in row-major order. If several elements are the
+    /// smallest, returns the first position. If an element is NaN, returns the position of the
+    /// first NaN. The result for nothing is the error
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     argmin, argmin_axis, argmin_keepdims: Argmin over Element -> i64, f32 [1.0, 4.0, 3.0, 2.0] => 0, [0, 1];
 
     /// Returns the variance of the elements, the mean of their squared distances from the mean. The
     /// variance of integers and `bool` is an `f64`. The variance of floats has their own type
-    /// (`f16` and `bf16` are computed in `f32`). Blocks are merged as by Chan, Golub and LeVeque
-    /// ("Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979). So a
-    /// large mean costs no digits. The variance of nothing is NaN.
+    /// (`f16` and `bf16` are computed in `f32`). The variances of blocks are merged by the method
+    /// of Chan, Golub and LeVeque ("Updating Formulae and a Pairwise Algorithm for Computing Sample
+    /// Variances", 1979). So a large mean costs no digits. The variance of nothing is NaN.
     var, var_axis, var_keepdims: Var over Element -> T::Average, f32 [1.0, 2.0, 3.0, 6.0] => 3.5, [1.0, 4.0];
 
     /// Returns the standard deviation of the elements, the square root of [`var`](Self::var). The
-    /// standard deviation of nothing is NaN. If the result is 0, its gradient is 0, and so are the
-    /// derivatives of the gradient. For the curvature at 0, differentiate [`var`](Self::var). For
-    /// `f64` on a CUDA device, a result above 1e154 is infinite or NaN. A result below 1e-154 has
-    /// lost digits there.
+    /// standard deviation of nothing is NaN. If the result is 0, its gradient and the derivatives
+    /// of the gradient are 0. For the curvature at 0, differentiate [`var`](Self::var). On a CUDA
+    /// device, an `f64` result above 1e154 is infinite or NaN. An `f64` result below 1e-154 loses
+    /// digits on a CUDA device.
     std, std_axis, std_keepdims: Std over Element -> T::Average, f32 [1.0, 5.0, 1.0, 5.0] => 2.0, [0.0, 0.0];
 
     /// Returns the Euclidean norm, the square root of the sum of squares. The sum is computed in
-    /// `f64`. The norm of integers and `bool` is an `f64`, the norm of floats has their own type.
-    /// The sum overflows only if the result does. For `f64`, elements that are too large or too
-    /// small to be squared are scaled and summed apart (Anderson, "Algorithm 978: Safe Scaling in
-    /// the Level 1 BLAS", 2017). The norm of nothing is 0. At 0, the gradient and the second
-    /// derivatives are 0. For the curvature at 0, differentiate the sum of squares.
+    /// `f64`. The norm of integers and `bool` is an `f64`, and the norm of floats has their own
+    /// type. The sum overflows only if the result does. For `f64`, elements that are too large or
+    /// too small to be squared are scaled and summed separately (Anderson, "Algorithm 978: Safe
+    /// Scaling in the Level 1 BLAS", 2017). The norm of nothing is 0. If the norm is 0, its
+    /// gradient and second derivatives are 0. For the curvature at 0, differentiate the sum of
+    /// squares.
     norm, norm_axis, norm_keepdims: Norm over Element -> T::Average, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
 
     /// Returns the logarithm of the sum of the exponentials, without intermediate overflow. The

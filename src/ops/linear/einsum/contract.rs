@@ -56,8 +56,8 @@ impl Product {
         labels.fold(0, |all, labels| all | labels)
     }
 
-    /// Returns the elements with the axes of `order`, which must be all axes. For a single factor,
-    /// returns a view.
+    /// Returns the elements with the axes in the order of `order`, which must name all axes. For a
+    /// single factor, returns a view.
     #[track_caller]
     pub(super) fn evaluate(&self, order: &[Label]) -> Result<AnyArray> {
         match &self.factors[..] {
@@ -69,8 +69,8 @@ impl Product {
     /// Returns the sums over the labels that are not in `order`.
     #[track_caller]
     fn sum(&self, order: &[Label]) -> Result<AnyArray> {
-        // If the summed axes have the same position among the other axes as in memory, a sum reads
-        // memory in order.
+        // The summed axes are placed before or after the other axes, as in memory. The sum then
+        // reads memory in order.
         let last = order.last().map(|&label| self.reach(label));
         let summed = members(self.labels() & !set_of(order));
         let (before, after): (Labels, Labels) =
@@ -84,7 +84,7 @@ impl Product {
         let elements = self.lazy(&all)?;
         let dtype = elements.dtype();
         let sums = elements.cast(summed_in(dtype)).sum_axis(axes)?;
-        in_type(dtype, sums) // Sums of integers are taken modulo their range.
+        in_type(dtype, sums) // Sums of integers wrap.
     }
 
     /// Returns the stride of an axis, summed over all factors.
@@ -96,7 +96,7 @@ impl Product {
         strides.sum()
     }
 
-    /// Returns the elements with the axes of `order`, as an expression.
+    /// Returns the elements as an expression, with the axes in the order of `order`.
     #[track_caller]
     fn lazy(&self, order: &[Label]) -> Result<AnyLazy> {
         let mut product: Option<AnyLazy> = None;
@@ -111,7 +111,6 @@ impl Product {
     }
 }
 
-/// Returns the type that elements of `dtype` are summed in.
 fn summed_in(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::Bf16 => DType::F32,
@@ -120,7 +119,7 @@ fn summed_in(dtype: DType) -> DType {
     }
 }
 
-/// Returns the elements of `array` in `dtype`: the array itself if they are of that type.
+/// Returns `array` converted to `dtype`, or the array itself if it has this type.
 #[track_caller]
 pub(super) fn in_type(dtype: DType, array: AnyArray) -> Result<AnyArray> {
     match array.dtype == dtype {
@@ -129,12 +128,12 @@ pub(super) fn in_type(dtype: DType, array: AnyArray) -> Result<AnyArray> {
     }
 }
 
-/// Returns whether elements have fewer digits than sums of their products need.
+/// Returns whether `dtype` has too few digits for sums of products.
 pub(super) fn is_short(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::Bf16)
 }
 
-/// Returns the sums of one operand over the labels that are not `kept`, if there are any.
+/// Sums an operand over the labels that are not `kept`. Without such labels, returns the operand.
 #[track_caller]
 pub(super) fn summed(operand: Labelled, kept: LabelSet) -> Result<Labelled> {
     let labels = operand.labels.iter().copied();
@@ -155,12 +154,12 @@ pub(super) struct Contraction<'a> {
     pub(super) path: &'a Path,
     /// The operands that are not contracted yet.
     pub(super) operands: SmallVec<[Option<Labelled>; 4]>,
-    /// The labels of the result, in its order.
+    /// The labels of the result, in order.
     pub(super) output: &'a [Label],
 }
 
 impl Contraction<'_> {
-    /// Returns the contraction of a set of operands, whose labels the path lists.
+    /// Returns the contraction of a set of operands.
     #[track_caller]
     pub(super) fn of(&mut self, set: Operands) -> Result<Product> {
         if set.count_ones() == 1 {
@@ -194,13 +193,13 @@ impl Contraction<'_> {
         }))
     }
 
-    /// Returns the product of matrices that sums over the labels of both operands that are not
-    /// `kept`.
+    /// Returns the contraction of two operands as a product of matrices. The product sums over the
+    /// labels that both operands have and that are not `kept`.
     #[track_caller]
     fn matrices(&self, left: &Product, right: &Product, kept: LabelSet) -> Result<Labelled> {
         let (own, others) = (left.labels(), right.labels());
-        // The last label of the result is a label of the columns, so that the result need not be
-        // transposed.
+        // The operand with the last label of the result has the columns, so that the result need
+        // not be transposed.
         let last = self.in_order((own ^ others) & kept).pop();
         if last.is_some_and(|last| own >> last & 1 == 1) {
             return self.ordered_matrices(right, left, kept);
@@ -231,7 +230,7 @@ impl Contraction<'_> {
         })
     }
 
-    /// Returns the elements as matrices with an axis for `rows` and one for `columns`.
+    /// Returns the elements as matrices with one axis for `rows` and one axis for `columns`.
     #[track_caller]
     fn stack(
         &self,
@@ -252,7 +251,7 @@ impl Contraction<'_> {
         array.reshape(&shape)
     }
 
-    /// Returns the labels of a set: first the labels of the result in its order, then the others.
+    /// Returns the labels of a set. The labels of the result are first, in the order of the result.
     fn in_order(&self, set: LabelSet) -> Labels {
         let known = self.output.iter().copied();
         let known = known.filter(|label| set >> label & 1 == 1);
@@ -260,8 +259,8 @@ impl Contraction<'_> {
     }
 }
 
-/// Returns the labels of a set in descending order of their strides. In this order, they can most
-/// often be merged into one axis.
+/// Returns the labels of a set in descending order of their strides. In this order, the axes can
+/// most often be merged into one axis.
 fn by_reach(product: &Product, set: LabelSet) -> Labels {
     let mut labels: Labels = members(set).collect();
     sort_axes_descending(&mut labels, |label| product.reach(label));

@@ -1,4 +1,4 @@
-//! Sums of products by subscripts.
+//! The function `einsum`: sums of products that subscripts describe.
 
 mod contract;
 mod path;
@@ -17,7 +17,7 @@ use crate::ops::index::check_size;
 /// The maximum number of operands of an `einsum`.
 const MOST: usize = 8;
 
-/// The operands of an [`einsum`]: a tuple of one to eight `&Array<T>`, or a slice of them.
+/// The operands of an [`einsum`]: a tuple of one to eight `&Array<T>`, or a slice of `&Array<T>`.
 ///
 /// # Examples
 ///
@@ -38,7 +38,6 @@ pub trait EinsumOperands<'a> {
     /// The type of all elements.
     type Item: Number;
 
-    /// Returns the arrays.
     #[doc(hidden)]
     fn arrays(self) -> SmallVec<[&'a Array<Self::Item>; 4]>;
 }
@@ -86,20 +85,20 @@ tuples! {
 }
 
 /// Returns the sum of products that `subscripts` describe, like NumPy's `einsum`. The subscripts
-/// have a letter for each axis of each operand. After `->`, they have the letters of the result, in
-/// its order. Elements of equal letters are multiplied. Letters that the result does not have are
-/// summed over.
+/// have a letter for each axis of each operand. After `->`, they have the letters of the result's
+/// axes, in order. Axes with equal letters are indexed together. The elements of the operands are
+/// multiplied, and summed over the letters that the result lacks.
 ///
 /// Without `->`, the result has the letters that occur once, sorted, capitals first. If an operand
-/// has a letter twice, its diagonal is taken. `...` stands for the other axes of an operand. These
-/// axes broadcast, and are the first axes of an implicit result. As in NumPy, an axis of length 1
-/// broadcasts to the other axes of its letter. Spaces are ignored. There are one to eight operands.
-/// If nothing of a single operand is summed, the result is a view.
+/// has a letter twice, its diagonal is used. `...` matches the axes of an operand that have no
+/// letter. These axes broadcast, and are the first axes of an implicit result. As in NumPy, an axis
+/// of length 1 broadcasts to the other axes of its letter. Spaces are ignored. The number of
+/// operands is one to eight. If there is a single operand and no sum, the result is a view.
 ///
-/// Operands are multiplied two at a time, in the order with the fewest multiplications. A product
-/// that is summed over is a [`matmul`](Array::matmul). Elementwise products are computed in one
-/// pass, with the sum that follows them. Integers wrap, and the products of `f16` and `bf16` are
-/// summed in `f32`.
+/// Operands are contracted two at a time, in the order with the fewest multiplications. A product
+/// with a sum is a [`matmul`](Array::matmul). Elementwise products are computed in one pass,
+/// together with a sum after them. Integers wrap, and the products of `f16` and `bf16` are summed
+/// in `f32`.
 ///
 /// # Examples
 ///
@@ -121,13 +120,13 @@ tuples! {
 ///
 /// # Errors
 ///
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if a letter has two lengths, or an operand has
-/// another number of axes than letters; [`InvalidArgument`](ErrorKind::InvalidArgument) if another
-/// number of operands is named than there is, the result has a letter twice or one that no operand
-/// has, or leaves out `...`, or there are other characters;
-/// [`InvalidShape`](ErrorKind::InvalidShape) if the result, or an intermediate result, has a rank
-/// above 8 or a size that overflows; [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
-/// [`OutOfMemory`](ErrorKind::OutOfMemory).
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if a letter has two lengths, or an operand's number
+/// of axes differs from its number of letters. [`InvalidArgument`](ErrorKind::InvalidArgument) if
+/// the subscripts name another number of operands, or have other characters.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the result has a letter twice, has a letter
+/// that no operand has, or leaves out `...`. [`InvalidShape`](ErrorKind::InvalidShape) if the
+/// result, or an intermediate result, has a rank above 8 or a size that overflows.
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn einsum<'a, O: EinsumOperands<'a>>(subscripts: &str, operands: O) -> Result<Array<O::Item>> {
     let operands = operands.arrays();
@@ -165,8 +164,8 @@ fn sum_products(text: &str, operands: &[&AnyArray], dtype: DType) -> Result<AnyA
     }
 }
 
-/// Returns whether a contraction has intermediate results. It has them for more than two operands,
-/// or for sums over labels of one operand alone.
+/// Returns whether a contraction has intermediate results: it has more than two operands, or sums
+/// over a label of only one of two operands.
 fn takes_passes(subscripts: &Subscripts) -> bool {
     let is_long = |&label: &u8| subscripts.length(label) != 1;
     let set_of =
@@ -234,7 +233,7 @@ fn contracted(subscripts: &Subscripts, operands: &[&AnyArray], shape: &Shape) ->
     result.reshape(shape)
 }
 
-/// Returns a view of an operand in which no label occurs twice, without its axes of length 1.
+/// Returns a view of an operand without axes of length 1, in which each label occurs once.
 #[track_caller]
 fn distinct(operand: &AnyArray, labels: &Labels, subscripts: &Subscripts) -> Result<Labelled> {
     let (mut layout, mut labels) = (operand.layout, labels.clone());

@@ -5,11 +5,11 @@ use smallvec::SmallVec;
 use super::subscripts::{LabelSet, Subscripts};
 use crate::array::MAX_RANK;
 
-/// A set of operands, as a bit mask of their numbers.
+/// A set of operands, as a bit mask of their indices.
 pub(super) type Operands = u8;
 
-/// The order of contraction: for each set of operands, the half that is contracted before the other
-/// half.
+/// The order of contraction. For each set of operands, `halves` has the half that is contracted
+/// first.
 #[derive(Debug)]
 pub(super) struct Path {
     halves: SmallVec<[Operands; 8]>,
@@ -18,9 +18,9 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Finds the order with the fewest multiplications, and among such orders the one with the
-    /// least memory. Tries each division of each set. The costs of its parts are already known. For
-    /// eight operands, there are 3025 divisions.
+    /// Returns the order with the fewest multiplications. Among orders with equally many
+    /// multiplications, returns the order with the least memory. Tries each division of each set
+    /// into two sets, whose costs are already known. For eight operands, there are 3025 divisions.
     pub(super) fn new(subscripts: &Subscripts, leaves: &[LabelSet], output: LabelSet) -> Self {
         let sets = 1usize << leaves.len();
         let union = |set: usize| {
@@ -40,8 +40,7 @@ impl Path {
             }
             let mut least = (f64::INFINITY, f64::INFINITY);
             let mut best = set & set.wrapping_neg();
-            // The half with the highest operand is the second one, so that no division is tried
-            // twice.
+            // The highest operand is always in the second half, so that no division is tried twice.
             let highest = 1 << set.ilog2();
             let mut half = set & !highest;
             let rest = half;

@@ -6,13 +6,13 @@ use crate::array::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, Result};
 
 /// A letter, or an axis of an ellipsis. `A` to `Z` are first, then `a` to `z`, then the axes of the
-/// ellipsis from the left. This is also the order of an implicit output.
+/// ellipsis from the left.
 pub(super) type Label = u8;
 
 /// One label for each axis.
 pub(super) type Labels = SmallVec<[Label; MAX_RANK]>;
 
-/// A set of labels, as a bit mask of their numbers.
+/// A set of labels, as a bit mask.
 pub(super) type LabelSet = u64;
 
 /// The label after the last letter: the first axis of an ellipsis of [`MAX_RANK`] axes.
@@ -32,8 +32,8 @@ pub(super) struct Subscripts {
 impl Subscripts {
     /// # Errors
     ///
-    /// [`Subscripts`](ErrorCode::Subscripts) if `text` is not of the form of an `einsum` of as many
-    /// operands, [`Labels`](ErrorCode::Labels) if it does not fit their shapes.
+    /// [`Subscripts`](ErrorCode::Subscripts) if `text` is not an `einsum` of as many operands as
+    /// `shapes`. [`Labels`](ErrorCode::Labels) if `text` does not match the shapes.
     #[track_caller]
     pub(super) fn new(text: &str, shapes: &[&Shape]) -> Result<Self> {
         let (inputs, output) = match text.split_once("->") {
@@ -73,13 +73,12 @@ impl Subscripts {
         })
     }
 
-    /// Returns the length of the axes of a label, leaving out axes of length 1 that broadcast to
-    /// it.
+    /// Returns the length of a label's axes. Axes of length 1 broadcast to this length.
     pub(super) fn length(&self, label: Label) -> usize {
         self.lengths[usize::from(label)]
     }
 
-    /// Returns the number of elements that axes of these labels have.
+    /// Returns the number of elements of an array with these labels.
     pub(super) fn count(&self, labels: LabelSet) -> f64 {
         members(labels)
             .map(|label| self.length(label) as f64)
@@ -126,14 +125,14 @@ impl Term {
         self.before.len() + self.after.len()
     }
 
-    /// Returns the labels of an operand of this `rank`. The ellipsis matches the axes without
+    /// Returns the labels of an operand of rank `rank`. The ellipsis matches the axes without
     /// letters.
     fn labels(&self, rank: usize) -> Option<Labels> {
         let rest = rank.checked_sub(self.letters())?;
         (rest == 0 || self.has_ellipsis).then(|| self.with_ellipsis(rest))
     }
 
-    /// Returns the labels, where the ellipsis matches `axes` axes.
+    /// Returns the labels if the ellipsis matches `axes` axes.
     fn with_ellipsis(&self, axes: usize) -> Labels {
         let end = ELLIPSIS + MAX_RANK as u8;
         let middle = end - axes as u8..end;
@@ -167,7 +166,7 @@ fn letters(part: &str, text: &str) -> Result<Labels> {
     Ok(labels)
 }
 
-/// Returns the implicit output: the axes of the ellipsis, then the letters that occur once.
+/// Returns the implicit output: the axes of the ellipsis, then the sorted letters that occur once.
 fn implicit(operands: &[Labels]) -> Labels {
     let (mut once, mut again) = (0, 0);
     for &label in operands.iter().flatten() {
@@ -180,7 +179,7 @@ fn implicit(operands: &[Labels]) -> Labels {
         .collect()
 }
 
-/// The length of each label, and the operand that determines it.
+/// The length of each label, and the operand that determines the length.
 struct Lengths {
     of: [usize; LABELS],
     said_by: [u8; LABELS],
@@ -198,7 +197,6 @@ impl Default for Lengths {
 }
 
 impl Lengths {
-    /// Adds the lengths of one operand's axes.
     #[track_caller]
     fn add(&mut self, number: usize, labels: &[Label], shapes: &[&Shape]) -> Result<()> {
         let dims = shapes[number].dims();
@@ -263,12 +261,11 @@ impl Lengths {
     }
 }
 
-/// Returns the form of a noun that goes with a count.
+/// Returns the singular or the plural of a noun, by `count`.
 fn counted(count: usize, one: &'static str, many: &'static str) -> &'static str {
     if count == 1 { one } else { many }
 }
 
-/// Returns a label in words.
 fn name(label: Label) -> String {
     match label {
         0..26 => format!("the letter {}", char::from(b'A' + label)),

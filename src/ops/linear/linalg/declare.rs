@@ -1,5 +1,4 @@
-//! The functions of [`linalg`](crate::linalg), each with its documentation. They are typed handles
-//! on functions that are compiled once.
+//! The public functions of [`linalg`](crate::linalg), which call type-erased functions.
 
 use super::{Factorizable, MatrixNorm, factors, norms, spectral};
 use crate::array::Array;
@@ -8,8 +7,8 @@ use crate::error::Result;
 /// Returns the solutions `x` of `a x = b`, by the LU factorization with partial pivoting.
 ///
 /// `a` holds square matrices `[.., n, n]`. `b` is one vector `[n]`, or holds matrices `[.., n, k]`
-/// of `k` right-hand sides each, as in NumPy 2. The axes before the matrices broadcast. The result
-/// is `[.., n]` or `[.., n, k]`.
+/// of `k` right-hand sides each, as in NumPy 2. The leading axes broadcast. The result is `[.., n]`
+/// or `[.., n, k]`.
 ///
 /// # Examples
 ///
@@ -27,9 +26,10 @@ use crate::error::Result;
 /// # Errors
 ///
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, or a
-/// pivot is exactly zero, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the rows differ or
-/// the axes before do not broadcast, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
-/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until the result is known.
+/// pivot is exactly zero. [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the numbers of rows
+/// differ or the leading axes do not broadcast.
+/// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The function waits for the result.
 #[track_caller]
 pub fn solve<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
     super::solve::solve(a.erased(), b.erased()).map(Array::from_erased)
@@ -51,16 +51,16 @@ pub fn solve<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
 /// # Errors
 ///
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, or a
-/// pivot is exactly zero, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until
-/// the result is known.
+/// pivot is exactly zero, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The function waits
+/// for the result.
 #[track_caller]
 pub fn inv<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     super::solve::inv(a.erased()).map(Array::from_erased)
 }
 
-/// Returns the determinants of square matrices `[.., n, n]`, an array of the axes before `n, n`.
-/// The determinant of a singular matrix is 0, and of a matrix without rows 1. A determinant
-/// overflows only if its value is beyond the type's range.
+/// Returns the determinants of square matrices `[.., n, n]`. The result has the leading axes of
+/// `a`. The determinant of a singular matrix is 0. The determinant of a matrix without rows is 1. A
+/// determinant overflows only if its value is beyond the type's range.
 ///
 /// # Examples
 ///
@@ -81,8 +81,8 @@ pub fn det<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     super::solve::det(a.erased()).map(Array::from_erased)
 }
 
-/// Returns the Cholesky factors `l` of symmetric positive definite matrices `[.., n, n]`: lower
-/// triangles, with `a = l lᵀ`. Only the lower triangles of `a` are read.
+/// Returns the Cholesky factors `l` of symmetric positive definite matrices `[.., n, n]`. The
+/// factors are lower triangular matrices with `a = l lᵀ`. Only the lower triangles of `a` are read.
 ///
 /// # Examples
 ///
@@ -97,16 +97,16 @@ pub fn det<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 /// # Errors
 ///
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square or not
-/// positive definite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until the
-/// result is known.
+/// positive definite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The function waits for
+/// the result.
 #[track_caller]
 pub fn cholesky<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     factors::cholesky(a.erased()).map(Array::from_erased)
 }
 
 /// Returns the reduced QR factorizations `(q, r)` of matrices `[.., m, n]`, by Householder
-/// reflections: `a = q r`. With `k` the smaller of `m` and `n`, `q` is `[.., m, k]` with
-/// orthonormal columns. `r` is `[.., k, n]`, an upper triangle. The signs of the rows of `r` are
+/// reflections: `a = q r`. Let `k` be the smaller of `m` and `n`. `q` is `[.., m, k]` with
+/// orthonormal columns. `r` is `[.., k, n]` and upper triangular. The signs of the rows of `r` are
 /// not specified.
 ///
 /// # Examples
@@ -133,9 +133,9 @@ pub fn qr<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
 }
 
 /// Returns the reduced singular value decompositions `(u, s, vt)` of matrices `[.., m, n]`: `a = u
-/// diag(s) vt`. With `k` the smaller of `m` and `n`, `u` is `[.., m, k]` with orthonormal columns.
-/// `s` is `[.., k]`, from the largest to the smallest value. `vt` is `[.., k, n]` with orthonormal
-/// rows. The signs of each pair of vectors are not specified.
+/// diag(s) vt`. Let `k` be the smaller of `m` and `n`. `u` is `[.., m, k]` with orthonormal
+/// columns. `s` is `[.., k]`, from the largest to the smallest value. `vt` is `[.., k, n]` with
+/// orthonormal rows. The signs of each pair of vectors are not specified.
 ///
 /// # Examples
 ///
@@ -153,16 +153,16 @@ pub fn qr<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
 /// # Errors
 ///
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `a` has fewer than two axes, or
-/// elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits
-/// until the result is known.
+/// elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The function
+/// waits for the result.
 #[track_caller]
 pub fn svd<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T>)> {
     let [u, s, vt] = spectral::svd(a.erased())?.map(Array::from_erased);
     Ok((u, s, vt))
 }
 
-/// Returns the singular values of matrices `[.., m, n]`, from the largest to the smallest. Their
-/// number is the smaller of `m` and `n`. This function is faster than [`svd`].
+/// Returns the singular values of matrices `[.., m, n]`, from the largest to the smallest. The
+/// number of values is the smaller of `m` and `n`. This function is faster than [`svd`].
 ///
 /// # Examples
 ///
@@ -177,7 +177,7 @@ pub fn svd<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T
 ///
 /// # Errors
 ///
-/// Those of [`svd`].
+/// As for [`svd`].
 #[track_caller]
 pub fn svdvals<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     spectral::svdvals(a.erased()).map(Array::from_erased)
@@ -185,8 +185,8 @@ pub fn svdvals<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 
 /// Returns the eigenvalues and eigenvectors `(w, v)` of symmetric matrices `[.., n, n]`: `a v = v
 /// diag(w)`. `w` is `[.., n]`, from the smallest to the largest value. `v` is `[.., n, n]`, with
-/// the orthonormal eigenvectors as columns. Their signs are not specified. Only the lower triangles
-/// of `a` are read.
+/// the orthonormal eigenvectors as columns. The signs of the eigenvectors are not specified. Only
+/// the lower triangles of `a` are read.
 ///
 /// # Examples
 ///
@@ -203,8 +203,8 @@ pub fn svdvals<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 /// # Errors
 ///
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, or have
-/// elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits
-/// until the result is known.
+/// elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The function
+/// waits for the result.
 #[track_caller]
 pub fn eigh<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     let [w, v] = spectral::eigh(a.erased())?.map(Array::from_erased);
@@ -227,7 +227,7 @@ pub fn eigh<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
 ///
 /// # Errors
 ///
-/// Those of [`eigh`].
+/// As for [`eigh`].
 #[track_caller]
 pub fn eigvalsh<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     spectral::eigvalsh(a.erased()).map(Array::from_erased)
@@ -237,9 +237,9 @@ pub fn eigvalsh<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 /// solution has the least norm of all `x` that minimize the norm of `b - a x`.
 ///
 /// `a` holds matrices `[.., m, n]`. `b` is one vector `[m]`, or holds matrices `[.., m, k]`. The
-/// axes before the matrices broadcast. The result is `[.., n]` or `[.., n, k]`. As in NumPy, a
-/// singular value counts as zero up to a limit. The limit is the largest value times the type's
-/// epsilon times the larger of `m` and `n`.
+/// leading axes broadcast. The result is `[.., n]` or `[.., n, k]`. As in NumPy, a singular value
+/// counts as zero up to a limit. The limit is the largest value times the type's epsilon times the
+/// larger of `m` and `n`.
 ///
 /// # Examples
 ///
@@ -256,15 +256,15 @@ pub fn eigvalsh<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// Those of [`svd`], [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the rows differ or the
-/// axes before do not broadcast, and [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch).
+/// As for [`svd`], [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the numbers of rows differ
+/// or the leading axes do not broadcast, and [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch).
 #[track_caller]
 pub fn lstsq<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
     super::lstsq::lstsq(a.erased(), b.erased()).map(Array::from_erased)
 }
 
-/// Returns a norm of matrices `[.., m, n]`, an array of the axes before `m, n`. The norms of
-/// vectors are [`Array::norm`] and [`Array::norm_axis`].
+/// Returns a norm of each of the matrices `[.., m, n]`. The result has the leading axes of `a`. The
+/// norms of vectors are [`Array::norm`] and [`Array::norm_axis`].
 ///
 /// # Examples
 ///
@@ -281,7 +281,7 @@ pub fn lstsq<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// Those of [`svd`] for the norms of singular values;
+/// For the norms of singular values, the errors of [`svd`].
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `a` has fewer than two axes.
 #[track_caller]
 pub fn norm<T: Factorizable>(a: &Array<T>, norm: MatrixNorm) -> Result<Array<T>> {

@@ -1,5 +1,6 @@
-//! The derivatives of determinants, from products of singular values. Nothing is divided. So the
-//! derivatives are right for singular matrices, too, and for any choice of singular vectors.
+//! The derivatives of determinants, from products of singular values. The first and second
+//! derivatives do not divide. So they are also correct for singular matrices, and for any choice of
+//! singular vectors.
 
 use super::gradients::{identity, t};
 use super::solve::{det, inv};
@@ -12,23 +13,21 @@ use crate::error::Result;
 use crate::ops::AnyLazy;
 use crate::ops::derivatives::RuledOperation;
 
-/// Returns the gradient for the determinant: g times the cofactors.
+/// Returns the gradient of the matrices `a`: the gradient of the determinants times the cofactors.
 #[track_caller]
 pub(super) fn of_determinant(a: &AnyArray, gradient: &AnyArray) -> Result<AnyArray> {
     let factor = as_matrices(gradient)?;
     (cofactors(a)?.lazy() * factor.lazy()).eval()
 }
 
-/// Returns values as matrices of one element.
 #[track_caller]
 fn as_matrices(values: &AnyArray) -> Result<AnyArray> {
     values.unsqueeze(-1)?.unsqueeze(-1)
 }
 
-/// Returns the determinants of matrices from their LU factors and pivots, which have a row for each
-/// matrix. A determinant is the product of the diagonal, with the sign of the permutation. If the
-/// product overflows or underflows, the determinant is computed from the sum of the logarithms,
-/// which may fit.
+/// Returns the determinants of matrices from their LU factors and pivots. `pivots` has a row for
+/// each matrix. A determinant is the product of the diagonal, with the sign of the permutation. If
+/// the product overflows or underflows, the determinant is computed from the sum of the logarithms.
 #[cfg(feature = "cuda")]
 #[track_caller]
 pub(super) fn of_factors(factors: &AnyArray, pivots: &Array<i32>) -> Result<AnyArray> {
@@ -42,7 +41,7 @@ pub(super) fn of_factors(factors: &AnyArray, pivots: &Array<i32>) -> Result<AnyA
         let _current = factors.device().enter();
         Array::<i32>::arange(1, n as i32 + 1, 1)?
     };
-    // −1 for each exchange of two rows.
+    // The sign has a factor −1 for each exchange of two rows.
     let swaps = pivots.erased().lazy().ne(places.erased().lazy());
     let sign = (swaps.cast(dtype) * -2.0 + 1.0).prod_axis(-1)?.lazy();
     let product = (diagonal.lazy().prod_axis(-1)?.lazy() * sign.clone()).eval()?;
@@ -60,7 +59,7 @@ pub(super) fn of_factors(factors: &AnyArray, pivots: &Array<i32>) -> Result<AnyA
 }
 
 /// Returns the matrices of cofactors. For A = U diag(s) Vᵀ, they are U C Vᵀ with the sign of det U
-/// det V. C is the diagonal matrix of the products of all other singular values.
+/// det V. C is a diagonal matrix. Its elements are the products of all other singular values.
 #[track_caller]
 fn cofactors(a: &AnyArray) -> Result<AnyArray> {
     let step = RuledOperation::begin("det", &[a])?;
@@ -77,8 +76,8 @@ fn cofactors(a: &AnyArray) -> Result<AnyArray> {
 
 /// Returns the derivative of the cofactors along matrices Y. Let X be Uᵀ Y V, and M\[i, j] the
 /// product of all singular values except i and j. The derivative is U (diag(M diag(X)) − M ∘ Xᵀ)
-/// Vᵀ, with the sign of det U det V. Between two directions, it is symmetric: the second derivative
-/// of the determinant.
+/// Vᵀ, with the sign of det U det V. It is symmetric between two directions, because it is the
+/// second derivative of the determinant.
 #[track_caller]
 fn cofactor_changes(a: &AnyArray, y: &AnyArray) -> Result<AnyArray> {
     let step = RuledOperation::begin("det", &[a, y])?;
@@ -102,8 +101,8 @@ fn cofactor_changes(a: &AnyArray, y: &AnyArray) -> Result<AnyArray> {
     }))
 }
 
-/// Returns the third derivative of the determinant of invertible matrices along Y and Z. With B =
-/// A⁻¹, it is the gradient of det(A) (tr(B Y) tr(B Z) − tr(B Y B Z)).
+/// Returns the third derivative of the determinant of invertible matrices along Y and Z. Let B be
+/// A⁻¹. The third derivative is the gradient of det(A) (tr(B Y) tr(B Z) − tr(B Y B Z)).
 #[track_caller]
 fn third(a: &AnyArray, y: &AnyArray, z: &AnyArray) -> Result<AnyArray> {
     let inverse = inv(a)?;
@@ -119,7 +118,7 @@ fn third(a: &AnyArray, y: &AnyArray, z: &AnyArray) -> Result<AnyArray> {
     (t(&inner.matmul(&inverse)?)?.lazy() * factor.lazy()).eval()
 }
 
-/// Singular value decompositions, with the sign of det U det V, as matrices of one element.
+/// Singular value decompositions, with the sign of det U det V as a matrix of one element.
 struct SingularFactors {
     u: AnyArray,
     s: AnyArray,
@@ -128,8 +127,9 @@ struct SingularFactors {
 }
 
 impl SingularFactors {
-    /// Returns the factors of `a`, untracked. Large and small singular values alternate. So if the
-    /// product of all values is in the type's range, so are products of consecutive values.
+    /// Returns the untracked factors of `a`, reordered so that large and small singular values
+    /// alternate. So if the product of all values is in the type's range, products of consecutive
+    /// values are in the range, too.
     #[track_caller]
     fn of(a: &AnyArray) -> Result<Self> {
         let [u, s, vt] = svd(&a.share().untracked())?;
@@ -153,7 +153,7 @@ impl SingularFactors {
     }
 }
 
-/// Returns, for each value of the last axis, the product of the values before it and of the values
+/// Returns two products for each value of the last axis: of the values before it, and of the values
 /// after it.
 #[track_caller]
 fn products_beside(s: &AnyArray) -> Result<(AnyArray, AnyArray)> {
@@ -161,7 +161,7 @@ fn products_beside(s: &AnyArray) -> Result<(AnyArray, AnyArray)> {
     let ones = filled("det", s, &[n, n].into(), 1.0)?;
     let [zero, one] = [0.0, 1.0].map(|value| AnyLazy::number(s.dtype, value));
     let product = |others: AnyArray| {
-        // Row i has a 1 instead of each value that is none of the others of value i.
+        // Row i has a 1 in place of each value that is not a factor of product i.
         let are_others = others.lazy().gt(zero.clone());
         let rows = AnyLazy::select(are_others, s.unsqueeze(-2)?.lazy(), one.clone());
         rows.eval()?.lazy().prod_axis(-1)
@@ -169,8 +169,8 @@ fn products_beside(s: &AnyArray) -> Result<(AnyArray, AnyArray)> {
     Ok((product(ones.tril(-1)?)?, product(ones.triu(1)?)?))
 }
 
-/// Returns, for each pair of different values of the last axis, the product of all others. The
-/// diagonal is 0.
+/// Returns the product of all other values for each pair of values of the last axis. The diagonal
+/// is 0.
 #[track_caller]
 fn products_of_others(s: &AnyArray) -> Result<AnyArray> {
     let n = last_of(s);

@@ -1,10 +1,10 @@
 //! The gradients of factorizations, after Giles, "Collected matrix derivative results for forward
-//! and reverse mode algorithmic differentiation" (2008). Cholesky follows Murray (2016), QR follows
-//! Walter and Lehmann (2010).
+//! and reverse mode algorithmic differentiation" (2008). Cholesky follows Murray (2016), and QR
+//! follows Walter and Lehmann (2010).
 //!
-//! Vectors of equal values are any basis of a space. They contribute 0 to a gradient that does not
-//! depend on the basis, and infinity to any other gradient. Along a known direction, [`adapted`]
-//! chooses the basis that has a derivative.
+//! Any basis of a space may be the vectors of equal values. These vectors contribute 0 to a
+//! gradient that does not depend on the basis, and infinity to any other gradient. Along a known
+//! direction, [`adapted`] chooses the basis that has a derivative.
 //!
 //! [`adapted`]: super::adapted
 
@@ -16,19 +16,18 @@ use crate::array::AnyArray;
 use crate::error::Result;
 use crate::ops::index::concatenated;
 
-/// Returns the transposed matrices.
 #[track_caller]
 pub(super) fn t(a: &AnyArray) -> Result<AnyArray> {
     a.swap_axes(-2, -1)
 }
 
-/// Returns (A + Aᵀ) / 2, which changes only matrices that are not symmetric.
+/// Returns (A + Aᵀ) / 2. Symmetric matrices do not change.
 #[track_caller]
 pub(super) fn symmetric(a: &AnyArray) -> Result<AnyArray> {
     ((a.lazy() + t(a)?.lazy()) * 0.5).eval()
 }
 
-/// Returns a gradient, or zeros of the shape of `like` if there is none.
+/// Returns `gradient`, or zeros of the shape of `like` if `gradient` is `None`.
 #[track_caller]
 fn or_zeros(gradient: Option<AnyArray>, like: &AnyArray) -> Result<AnyArray> {
     match gradient {
@@ -37,8 +36,8 @@ fn or_zeros(gradient: Option<AnyArray>, like: &AnyArray) -> Result<AnyArray> {
     }
 }
 
-/// Returns the gradients for x = A⁻¹ b: A⁻ᵀ g for b, and −(A⁻ᵀ g) xᵀ for A. If b is a vector, there
-/// is one vector x for each matrix.
+/// Returns the gradients of A and b for x = A⁻¹ b. The gradient of b is A⁻ᵀ g, and the gradient of
+/// A is −(A⁻ᵀ g) xᵀ. If b is a vector, x has one vector for each matrix.
 #[track_caller]
 pub(super) fn of_solution(
     a: &AnyArray,
@@ -59,7 +58,7 @@ pub(super) fn of_solution(
     Ok(vec![of_a, of_b])
 }
 
-/// Returns the gradient for X = A⁻¹: −Xᵀ g Xᵀ.
+/// Returns the gradient of A for X = A⁻¹: −Xᵀ g Xᵀ.
 #[track_caller]
 pub(super) fn of_inverse(inverse: &AnyArray, gradient: &AnyArray) -> Result<AnyArray> {
     let turned = t(inverse)?;
@@ -67,14 +66,14 @@ pub(super) fn of_inverse(inverse: &AnyArray, gradient: &AnyArray) -> Result<AnyA
     (-product.lazy()).eval()
 }
 
-/// Returns the unit matrix of n rows, on the device of `like`.
+/// Returns the identity matrix of n rows, on the device of `like`.
 #[track_caller]
 pub(super) fn identity(like: &AnyArray, n: usize) -> Result<AnyArray> {
     filled("identity", like, &n.into(), 1.0)?.diag(0)
 }
 
-/// Returns the gradient for the factor L of A = L Lᵀ: the symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹. Φ
-/// takes the lower triangle and half of the diagonal.
+/// Returns the gradient of A for the factor L of A = L Lᵀ: the symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹. Φ
+/// keeps the lower triangle and halves the diagonal.
 #[track_caller]
 pub(super) fn of_cholesky(lower: &AnyArray, gradient: &AnyArray) -> Result<AnyArray> {
     let turned = t(lower)?;
@@ -85,9 +84,9 @@ pub(super) fn of_cholesky(lower: &AnyArray, gradient: &AnyArray) -> Result<AnyAr
     symmetric(&t(&both)?)
 }
 
-/// Returns the gradient for the factors of A = Q R: (g_Q + Q copy(M)) R⁻ᵀ with M = R g_Rᵀ − g_Qᵀ Q.
-/// The function copy mirrors the lower triangle. For the columns of wide matrices beyond the square
-/// part, the gradient is Q times the gradient of R's columns.
+/// Returns the gradient of A for A = Q R: (g_Q + Q copy(M)) R⁻ᵀ with M = R g_Rᵀ − g_Qᵀ Q. The
+/// function copy mirrors the lower triangle. If a matrix is wide, the gradient of the columns
+/// beyond the square is Q times the gradient of R's columns.
 #[track_caller]
 pub(super) fn of_qr(
     a: &AnyArray,
@@ -126,8 +125,9 @@ fn gaps(values: &AnyArray) -> Result<AnyArray> {
     (values.unsqueeze(-2)?.lazy() - values.unsqueeze(-1)?.lazy()).eval()
 }
 
-/// Returns the gradient for the eigenvalues w and vectors V of symmetric matrices: V (diag(g_w) +
-/// (P − Pᵀ) / 2 ∘ F) Vᵀ, with P = Vᵀ g_V and F the inverse gaps of w.
+/// Returns the gradient of symmetric matrices for their eigenvalues w and eigenvectors V. The
+/// gradient is V (diag(g_w) + (P − Pᵀ) / 2 ∘ F) Vᵀ. P is Vᵀ g_V, and F has the reciprocals of the
+/// gaps of w.
 #[track_caller]
 pub(super) fn of_eigen(
     [w, v]: [&AnyArray; 2],
@@ -146,9 +146,9 @@ pub(super) fn of_eigen(
     symmetric(&whole)
 }
 
-/// Returns the gradients for the shortest x that minimizes |A x − b| (Golub and Pereyra 1973). Let
-/// P be the pseudoinverse A⁺. The gradient for A is −Pᵀ g xᵀ + (b − A x) (P Pᵀ g)ᵀ + Pᵀ x ((I − P
-/// A) g)ᵀ. The gradient for b is Pᵀ g.
+/// Returns the gradients of A and b for the shortest x that minimizes |A x − b| (Golub and Pereyra
+/// 1973). Let P be the pseudoinverse A⁺. The gradient of A is −Pᵀ g xᵀ + (b − A x) (P Pᵀ g)ᵀ + Pᵀ x
+/// ((I − P A) g)ᵀ. The gradient of b is Pᵀ g.
 #[track_caller]
 pub(super) fn of_least_squares(
     a: &AnyArray,
@@ -168,8 +168,8 @@ pub(super) fn of_least_squares(
     Ok([of_a, of_right])
 }
 
-/// Returns the gradient for A of its pseudoinverse P, by the gradient g of P (Golub and Pereyra
-/// 1973): −Pᵀ g Pᵀ + (I − A P) gᵀ P Pᵀ + Pᵀ P gᵀ (I − P A).
+/// Returns the gradient of A for its pseudoinverse P (Golub and Pereyra 1973). The gradient is −Pᵀ
+/// g Pᵀ + (I − A P) gᵀ P Pᵀ + Pᵀ P gᵀ (I − P A).
 #[track_caller]
 pub(super) fn of_pseudoinverse(
     a: &AnyArray,
@@ -185,9 +185,9 @@ pub(super) fn of_pseudoinverse(
     (outside.lazy() + shortest.lazy() - own.lazy()).eval()
 }
 
-/// Returns the gradient for U, s and Vᵀ of A = U diag(s) Vᵀ, with X = Uᵀ g_U and Y = Vᵀ g_V: U
-/// (diag(g_s) + T) Vᵀ, plus the components outside the spaces that U and V span. See [`turned`] for
-/// T.
+/// Returns the gradient of A for U, s and Vᵀ of A = U diag(s) Vᵀ. The gradient is U (diag(g_s) + T)
+/// Vᵀ, plus the components outside the spaces that U and V span. [`turned`] computes T from X = Uᵀ
+/// g_U and Y = Vᵀ g_V.
 #[track_caller]
 pub(super) fn of_singular(
     [u, s, vt]: [&AnyArray; 3],
@@ -201,8 +201,8 @@ pub(super) fn of_singular(
     }
     let groups = Groups::of(s)?;
     let mut outside = Vec::new();
-    // The components of a gradient outside the space of its vectors. If the vectors span the whole
-    // space, there are none.
+    // Computes the components of a gradient outside the space that its vectors span. If the vectors
+    // span the whole space, the components are 0.
     let rest = |vectors: &AnyArray, of_vectors: &AnyArray, own: &AnyArray| {
         let rest = (of_vectors.lazy() - vectors.matmul(own)?.lazy()).eval()?;
         let columns = s.unsqueeze(-2)?.broadcast_to(rest.shape())?;
@@ -238,9 +238,10 @@ pub(super) fn of_singular(
     Ok(whole)
 }
 
-/// Returns the gradient between different vectors. Let X' be X − Xᵀ, Y' be Y − Yᵀ, and F the
-/// inverse gaps of s². The gradient is (F ∘ X') S + S (F ∘ Y'). It equals ((X' + Y') / (s\[j] −
-/// s\[i]) + (X' − Y') / (s\[j] + s\[i])) / 2. So only the sums count between equal values.
+/// Returns T, the gradient between different vectors. Let X' be X − Xᵀ and Y' be Y − Yᵀ. F has the
+/// reciprocals of the gaps of s². T is (F ∘ X') S + S (F ∘ Y'). T equals ((X' + Y') / (s\[j] −
+/// s\[i]) + (X' − Y') / (s\[j] + s\[i])) / 2. So between equal values, only X' + Y' is divided by
+/// 0.
 #[track_caller]
 fn turned(s: &AnyArray, groups: &Groups, [x, y]: [Option<AnyArray>; 2]) -> Result<AnyArray> {
     let gaps = gaps(s)?;

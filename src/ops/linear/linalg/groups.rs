@@ -1,40 +1,41 @@
-//! Equal values of a matrix, and quotients of differences of values.
+//! Groups of equal values of a matrix, and quotients by gaps between values.
 
 use super::{batch_of, epsilon_of, last_of};
 use crate::array::{AnyArray, Array, DType};
 use crate::error::Result;
 use crate::ops::AnyLazy;
 
-/// Returns the relative tolerance of equal values of `dtype`, for matrices with `n` values: some
-/// times the error of a factorization. It is relative to the largest value.
+/// Returns the tolerance of equal values of `dtype`, relative to the largest value. For matrices
+/// with `n` values, the tolerance is a few times the error of a factorization.
 fn tolerance(dtype: DType, n: usize) -> f64 {
     epsilon_of(dtype) * 8.0 * n as f64
 }
 
-/// Returns whether any flag is true. The call waits.
+/// Returns whether any flag is true. Waits for the flags.
 #[track_caller]
 fn is_any(flags: &AnyLazy) -> Result<bool> {
     Array::<bool>::from_erased(flags.any()?).item()
 }
 
-/// The groups of equal values of matrices. Not tracked.
+/// The groups of equal values of matrices. No tape tracks them.
 pub(super) struct Groups {
-    /// A number for each value. Equal values have one number, and numbers increase along the axis.
+    /// The group number of each value. Group numbers increase along the axis.
     numbers: AnyArray,
-    /// A flag for each value: true if the value is equal to 0.
+    /// A flag for each value: true if the value counts as 0.
     pub(super) are_zero: AnyArray,
 }
 
 impl Groups {
     /// Returns the groups of `values`, which are sorted along the last axis. Values are equal if
-    /// their difference is a rounding error beside the largest one.
+    /// their difference is a rounding error compared with the largest value.
     #[track_caller]
     pub(super) fn of(values: &AnyArray) -> Result<Self> {
         let values = values.share().untracked();
         let sizes = values.lazy().abs();
         let tolerance = tolerance(values.dtype, last_of(&values));
         let limit = (sizes.max_keepdims(-1)?.lazy() * tolerance).eval()?.lazy();
-        // The first step is from the last value. This shifts all numbers by the same amount.
+        // The first step is the difference from the last value. It shifts all group numbers
+        // equally.
         let steps = (values.lazy() - values.roll(1, -1)?.lazy()).abs();
         let [zero, one] = [0.0, 1.0].map(|value| AnyLazy::number(values.dtype, value));
         let steps = AnyLazy::select(steps.gt(limit.clone()), one, zero).eval()?;
@@ -45,24 +46,24 @@ impl Groups {
         Ok(Self { numbers, are_zero })
     }
 
-    /// Returns true for each pair of equal values, in a row and a column.
+    /// Returns matrices that are true in row i and column j if the values i and j are equal.
     #[track_caller]
     pub(super) fn are_equal(&self) -> Result<AnyArray> {
         let (rows, columns) = (self.numbers.unsqueeze(-1)?, self.numbers.unsqueeze(-2)?);
         rows.lazy().eq(columns.lazy()).eval()
     }
 
-    /// Returns true for each pair of values that are 0.
+    /// Returns matrices that are true in row i and column j if the values i and j are 0.
     #[track_caller]
     pub(super) fn both_zero(&self) -> Result<AnyArray> {
         let (rows, columns) = (self.are_zero.unsqueeze(-1)?, self.are_zero.unsqueeze(-2)?);
         rows.lazy().and(columns.lazy()).eval()
     }
 
-    /// Returns whether two values of a matrix are equal. The call waits.
+    /// Returns whether two values of a matrix are equal. Waits for the values.
     #[track_caller]
     pub(super) fn has_equal(&self) -> Result<bool> {
-        // For one value, the step is from itself.
+        // A single value would be compared with itself.
         if last_of(&self.numbers) <= 1 {
             return Ok(false);
         }
@@ -70,20 +71,21 @@ impl Groups {
         is_any(&self.numbers.lazy().eq(before.lazy()))
     }
 
-    /// Returns whether two values of a matrix are equal, or one is 0. The call waits.
+    /// Returns whether two values of a matrix are equal, or one is 0. Waits for the values.
     #[track_caller]
     pub(super) fn has_equal_or_zero(&self) -> Result<bool> {
         Ok(is_any(&self.are_zero.lazy())? || self.has_equal()?)
     }
 
-    /// Returns numbers that differ by 3 between the groups and increase along the axis.
+    /// Returns a level for each value. Levels differ by 3 between groups, and increase along the
+    /// axis.
     #[track_caller]
     pub(super) fn levels(&self) -> Result<AnyArray> {
         (self.numbers.lazy() * 3.0).eval()
     }
 
-    /// Returns numbers that differ by 3 between the groups, decrease along the axis, and are 0 for
-    /// values that are 0.
+    /// Returns a level for each value. Levels differ by 3 between groups, and decrease along the
+    /// axis. Values that are 0 have the level 0.
     #[track_caller]
     pub(super) fn levels_down(&self) -> Result<AnyArray> {
         let last = self.numbers.lazy().max_keepdims(-1)?;
@@ -93,8 +95,8 @@ impl Groups {
     }
 }
 
-/// Returns `numerators / gaps`. If `no_gap` is true and the numerator is a rounding error beside
-/// `scale` or 1, the quotient is 0. So are its derivatives.
+/// Returns `numerators / gaps`. If `no_gap` is true and the numerator is only a rounding error, the
+/// quotient and its derivatives are 0. The rounding error is relative to `scale` or 1.
 #[track_caller]
 pub(super) fn quotients(
     numerators: &AnyArray,
@@ -104,7 +106,7 @@ pub(super) fn quotients(
 ) -> Result<AnyArray> {
     let untracked = |array: &AnyArray| array.share().untracked().lazy();
     let largest = untracked(scale).abs().max_keepdims([-2, -1])?;
-    // If terms of a loss near 1 cancel, nothing but their rounding errors is left.
+    // If terms of a loss near 1 cancel, only their rounding errors remain.
     let tolerance = tolerance(gaps.dtype, last_of(gaps));
     let limit = (largest.lazy() + 1.0) * (tolerance * 64.0);
     let nothing = untracked(numerators).abs().le(limit).and(no_gap.lazy());
@@ -116,8 +118,8 @@ pub(super) fn quotients(
     (numerators / gaps).eval()
 }
 
-/// Returns `change`, divided so that the singular values of each matrix are at most 1. Returns
-/// `None` if elements are not finite. The call waits.
+/// Returns `change`, scaled so that the singular values of each matrix are at most 1. Returns
+/// `None` if elements are not finite. Waits for the elements.
 #[track_caller]
 pub(super) fn unit(change: &AnyArray) -> Result<Option<AnyArray>> {
     debug_assert!(!batch_of(change.shape()).contains(&0));

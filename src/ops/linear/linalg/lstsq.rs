@@ -1,4 +1,4 @@
-//! Least squares, by the singular value decomposition and products.
+//! Least squares by the singular value decomposition.
 
 use super::solve::right_sides;
 use super::spectral::svd_for;
@@ -54,7 +54,7 @@ pub(super) fn lstsq(a: &AnyArray, b: &AnyArray) -> Result<AnyArray> {
     }))
 }
 
-/// Returns the pseudoinverse of `a`, which the tape tracks.
+/// Returns the pseudoinverse of `a`. The tape tracks the pseudoinverse.
 #[track_caller]
 fn pseudoinverse(a: &AnyArray) -> Result<AnyArray> {
     let step = RuledOperation::begin("lstsq", &[a])?;
@@ -66,7 +66,7 @@ fn pseudoinverse(a: &AnyArray) -> Result<AnyArray> {
     }))
 }
 
-/// The pseudoinverse, in factors: V diag(inverse) Uᵀ.
+/// The factors of the pseudoinverse V diag(inverse) Uᵀ.
 #[derive(Clone)]
 struct Inverse {
     u: AnyArray,

@@ -1,7 +1,7 @@
-//! Linear algebra by factorizations. The operands are checked here. The factorizations are in
-//! [`host`](crate::ops::host) and in [`cuda`](crate::ops::cuda).
+//! Linear algebra by factorizations. This module checks the operands. The modules
+//! [`host`](crate::ops::host) and [`cuda`](crate::ops::cuda) compute the factorizations.
 //!
-//! Both devices have functions of the same names. They take any strides, and return the factors
+//! The two modules have functions of equal names, which accept any strides and return the factors
 //! with a status for each matrix ([`status`]). A CUDA device returns LU factors in place of
 //! determinants, and [`determinant`] computes the determinants from these factors. Least squares
 //! and norms are composed of factorizations and other operations.
@@ -37,21 +37,21 @@ pub trait Factorizable: Float {}
 impl Factorizable for f32 {}
 impl Factorizable for f64 {}
 
-/// Returns the axes before rows and columns.
+/// Returns the lengths of the axes before rows and columns.
 fn batch_of(shape: &Shape) -> &[usize] {
     &shape.dims()[..shape.ndim() - 2]
 }
 
-/// Returns the shape of matrices of `[rows, columns]`, as many as `batch` counts.
+/// Returns the shape of matrices of shape `matrix`, with the leading axes `batch`.
 fn matrices(batch: &[usize], matrix: &[usize]) -> Shape {
     batch.iter().chain(matrix).collect()
 }
 
-/// Returns the rows and columns of the matrices of an array.
+/// Returns the numbers of rows and columns of the matrices of an array.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if it has fewer than two axes.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has fewer than two axes.
 #[track_caller]
 fn matrix_of(operation: &str, array: &AnyArray) -> Result<[usize; 2]> {
     match *array.dims() {
@@ -63,11 +63,11 @@ fn matrix_of(operation: &str, array: &AnyArray) -> Result<[usize; 2]> {
     }
 }
 
-/// Returns the rows of the square matrices of an array.
+/// Returns the number of rows of the square matrices of an array.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if they are not square.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the matrices are not square.
 #[track_caller]
 fn square(operation: &str, array: &AnyArray) -> Result<usize> {
     let [rows, columns] = matrix_of(operation, array)?;
@@ -84,7 +84,7 @@ fn square(operation: &str, array: &AnyArray) -> Result<usize> {
     ))
 }
 
-/// Returns the length of the last axis of `array`, which has one.
+/// Returns the length of the last axis of `array`, whose rank must be at least 1.
 fn last_of(array: &AnyArray) -> usize {
     array.dims()[array.layout.ndim() - 1]
 }

@@ -8,8 +8,8 @@ use crate::ops::derivatives::RuledOperation;
 
 /// A norm of a matrix, which [`norm`](crate::linalg::norm) computes.
 ///
-/// At a matrix of zeros, the gradient of `Frobenius` is 0, and all second derivatives too. If
-/// several columns or rows have the largest sum, `One` and `Infinity` share the gradient equally.
+/// For a matrix of zeros, the gradient and the second derivatives of `Frobenius` are 0. If several
+/// columns or rows have the largest sum, `One` and `Infinity` divide the gradient equally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MatrixNorm {

@@ -1,4 +1,4 @@
-//! Equations, inverses and determinants, by the LU factorization.
+//! Solutions of equations, inverses and determinants, by the LU factorization.
 
 use super::status::{Meaning, check};
 use super::{batch_of, determinant, filled, gradients, matrices, square};
@@ -25,7 +25,7 @@ pub(super) fn solve(a: &AnyArray, b: &AnyArray) -> Result<AnyArray> {
         false => Ok(x),
     };
     if shape.checked_is_empty()? {
-        // The matrices, broadcast to an empty result, may be too long.
+        // The result is empty, but the size of the broadcast matrices may overflow.
         let [x] = step.finish_empty([as_b(a.zeros(&shape)?)?]);
         return Ok(x);
     }

@@ -1,4 +1,4 @@
-//! Singular values and eigenvalues, with their vectors and without.
+//! Singular values and eigenvalues, with and without vectors.
 
 use super::status::{Meaning, check};
 use super::values::ChosenVectors;
@@ -30,7 +30,8 @@ pub(super) fn svdvals(a: &AnyArray) -> Result<AnyArray> {
     Ok(singular("svdvals", a, false)?.0)
 }
 
-/// Returns the singular values for `operation`, and the vectors if they are `wanted`.
+/// Returns the singular values, and the vectors if `wanted` is set or a tape tracks `a`. Errors
+/// name `operation`.
 #[track_caller]
 pub(super) fn singular(
     operation: &'static str,
@@ -80,7 +81,7 @@ pub(super) fn singular(
 }
 
 /// Rejects `elements` of the matrices of `a` that are not finite, on a CUDA device. On the host,
-/// the factorization rejects them. cuSOLVER does not document what it does with such elements.
+/// the factorization rejects these elements. cuSOLVER documents no behaviour for them.
 #[track_caller]
 fn check_finite(operation: &str, a: &AnyArray, elements: &AnyArray) -> Result<()> {
     if a.device().backend().cuda().is_none() {
@@ -107,7 +108,8 @@ pub(super) fn eigvalsh(a: &AnyArray) -> Result<AnyArray> {
     Ok(eigen("eigvalsh", a, false)?.0)
 }
 
-/// Returns the eigenvalues for `operation`, and the vectors if they are `wanted`.
+/// Returns the eigenvalues, and the vectors if `wanted` is set or a tape tracks `a`. Errors name
+/// `operation`.
 #[track_caller]
 fn eigen(operation: &'static str, a: &AnyArray, wanted: bool) -> Result<SpectralValues<1>> {
     let wanted = wanted || is_any_tracked(&[a])?;

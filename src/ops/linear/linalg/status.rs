@@ -8,9 +8,9 @@ use crate::ops::descriptors::OUT_OF_MEMORY;
 /// The meaning of the status of an incomplete factorization.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// A pivot is zero. `info` is the number of the pivot, counted from 1.
+    /// A pivot is zero. `info` is the index of the pivot, counted from 1.
     Singular,
-    /// Not an error. Only [`OUT_OF_MEMORY`] is one.
+    /// The status is not an error, unless it is [`OUT_OF_MEMORY`].
     Nothing,
     /// `info` is the order of the leading minor that is not positive.
     NotPositiveDefinite,

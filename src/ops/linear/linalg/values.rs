@@ -1,11 +1,12 @@
-//! The gradients of eigenvalues and singular values, with derivatives that are right for equal
-//! values, too.
+//! The gradients of eigenvalues and singular values. The derivatives of these gradients are also
+//! correct for equal values.
 //!
-//! The gradient V diag(g) Vᵀ does not depend on the basis of equal values. Its derivative along a
-//! direction does, because the values split, in the basis that [`adapted`] finds.
+//! The gradient V diag(g) Vᵀ does not depend on the basis of equal values. The derivative of the
+//! gradient along a direction depends on the basis, because the values split. [`adapted`] computes
+//! the basis.
 //!
-//! The backward pass of the gradient knows the direction, which is the cotangent. The step of the
-//! factorization runs later in that pass. It reads the basis from a [`ChosenVectors`].
+//! The backward pass of the gradient has the direction, which is the cotangent. The step of the
+//! factorization runs later in this pass, and reads the basis from a [`ChosenVectors`].
 //!
 //! [`adapted`]: super::adapted
 
@@ -18,8 +19,8 @@ use crate::array::AnyArray;
 use crate::error::Result;
 use crate::ops::derivatives::{RuledOperation, is_any_tracked};
 
-/// The vectors that a backward pass chose for equal values, until the step of the factorization
-/// uses them.
+/// The vectors that a backward pass chose for equal values. The step of the factorization takes
+/// them.
 #[derive(Clone)]
 pub(super) struct ChosenVectors(Rc<RefCell<Option<[AnyArray; 2]>>>);
 

@@ -1,4 +1,4 @@
-//! Steps of matrix products.
+//! The steps of matrix products on the tape.
 
 use smallvec::smallvec;
 
@@ -10,15 +10,15 @@ use crate::ops::derivatives::{
 };
 use crate::ops::linear::products::matmul_into;
 
-/// A matrix product of two arrays, or its sum with a third. While it runs, nothing is tracked. When
-/// it ends, the step that computes its gradients is recorded.
+/// A matrix product of two arrays in progress, or its sum with an addend. The tape is paused until
+/// [`finish`](Self::finish), which records the step for the gradients.
 #[must_use]
 pub(in crate::ops) struct Multiplication(Option<RunningProduct>);
 
 struct RunningProduct {
     to: [Option<Tracked>; 2],
     to_addend: Option<Tracked>,
-    /// The operands. Each is saved if the gradient of the other operand needs it.
+    /// The saved operands. An operand is saved if the gradient of the other operand needs it.
     kept: [Option<SavedArray>; 2],
     ranks: [usize; 2],
     dtype: DType,
@@ -31,7 +31,7 @@ impl Multiplication {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) for integers.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if an operand of integers is tracked.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin(
@@ -45,7 +45,7 @@ impl Multiplication {
         RunningProduct::begin(left, right, addend).map(Self)
     }
 
-    /// Ends the operation, with the product.
+    /// Ends the operation, and returns the product with the recorded step.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish(self, product: AnyArray) -> AnyArray {
@@ -171,8 +171,8 @@ impl RunningProduct {
     }
 }
 
-/// Returns the gradient of the right operand: the adjoint of the left operand times `g`. If a
-/// single matrix on the right had many products, its gradient is computed as one product.
+/// Returns the gradient of the right operand: the adjoint of the left operand times `g`. If a stack
+/// was multiplied by a single matrix, the gradient is computed as one product.
 #[track_caller]
 fn of_right(
     (left, g): (&AnyArray, &AnyArray),
@@ -186,9 +186,10 @@ fn of_right(
     placed_product((&adjoint(left)?, g), to, gradients)
 }
 
-/// Returns a product that is a gradient. If memory is provided for the gradient, and the product
-/// can be written to it, the product is there. Otherwise it is in the operand's order in memory. So
-/// if the operand is the transpose of a matrix, the gradient of the matrix is contiguous.
+/// Returns the product of `left` and `right`, which is the gradient of `to`. If memory is provided
+/// for the gradient and a kernel can write to it, the product is stored in this memory. Otherwise,
+/// the product has the operand's order in memory. So if the operand is the transpose of a matrix,
+/// the gradient of the matrix is contiguous.
 #[track_caller]
 fn placed_product(
     (left, right): (&AnyArray, &AnyArray),
@@ -200,8 +201,8 @@ fn placed_product(
     {
         return Ok(place);
     }
-    // A stack on the left and one matrix on the right are one product. In the other order, they are
-    // not.
+    // The product of a stack on the left and one matrix on the right is computed as one product.
+    // The transposed product would not be.
     let is_merged = left.layout.ndim() > 2 && right.layout.ndim() <= 2;
     if is_column_major(&to.layout) && !is_merged {
         let product = (right.swap_axes(-1, -2)?).matmul(&left.swap_axes(-1, -2)?)?;
@@ -217,7 +218,7 @@ fn is_column_major(layout: &Layout) -> bool {
     matches!((dims, strides), ([.., rows, columns], [.., 1, step]) if *rows > 1 && *columns > 1 && *step != 1)
 }
 
-/// Returns the conjugate of transposed matrices; for real ones, a view.
+/// Returns the conjugate transposes of matrices. For real matrices, returns a view.
 #[track_caller]
 fn adjoint(matrices: &AnyArray) -> Result<AnyArray> {
     let transposed = matrices.swap_axes(-1, -2)?;
@@ -233,7 +234,7 @@ fn one_matrix(array: &AnyArray) -> Result<AnyArray> {
     array.reshape(&[before.iter().product(), *columns].into())
 }
 
-/// Returns a matrix: a vector on the left is a row.
+/// Returns the left operand as a matrix. A vector becomes a row.
 #[track_caller]
 fn as_row(array: AnyArray, rank: usize) -> Result<AnyArray> {
     if rank == 1 {
@@ -243,7 +244,7 @@ fn as_row(array: AnyArray, rank: usize) -> Result<AnyArray> {
     }
 }
 
-/// Returns a matrix: a vector on the right is a column.
+/// Returns the right operand as a matrix. A vector becomes a column.
 #[track_caller]
 fn as_column(array: AnyArray, rank: usize) -> Result<AnyArray> {
     if rank == 1 {
@@ -253,7 +254,7 @@ fn as_column(array: AnyArray, rank: usize) -> Result<AnyArray> {
     }
 }
 
-/// Returns the gradient of a product, with the axes that vectors do not have.
+/// Returns the gradient of a product, with an axis of length 1 for each vector operand.
 #[track_caller]
 fn as_matrices(g: AnyArray, [left, right]: [usize; 2]) -> Result<AnyArray> {
     if left > 1 && right > 1 {
@@ -270,7 +271,7 @@ fn as_matrices(g: AnyArray, [left, right]: [usize; 2]) -> Result<AnyArray> {
     g.reshape(&Shape::from(dims.as_slice()))
 }
 
-/// Returns the gradient of an operand of that rank, without `axis` if the operand is a vector.
+/// Returns the gradient of an operand of rank `rank`. If the operand is a vector, removes `axis`.
 #[track_caller]
 fn without_axis(array: AnyArray, rank: usize, axis: isize) -> Result<AnyArray> {
     if rank == 1 {

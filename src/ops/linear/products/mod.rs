@@ -17,10 +17,9 @@ use crate::ops::order::UpdateTargets;
 impl<T: Number> Array<T> {
     /// Returns the matrix product. Operands of any strides are read without a copy.
     ///
-    /// The last two axes count rows and columns. The axes before them count products, and
-    /// broadcast. A vector on the left is a row, and a vector on the right is a column. The result
-    /// does not have the axis that the vector lacks. Integers wrap, `f16` and `bf16` are summed in
-    /// `f32`.
+    /// The last two axes are rows and columns. The leading axes index products, and broadcast. A
+    /// vector on the left is a row, and a vector on the right is a column. The result does not have
+    /// the vector's axis of length 1. Integers wrap, `f16` and `bf16` are summed in `f32`.
     ///
     /// # Examples
     ///
@@ -42,8 +41,8 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the lengths that are summed over
-    /// differ, the axes before them do not broadcast, or an operand has rank 0,
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the lengths that are summed over
+    /// differ, the leading axes do not broadcast, or an operand has rank 0.
     /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
@@ -68,8 +67,8 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) unless both are vectors of one length,
-    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) unless the operands are vectors of one
+    /// length, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn dot(&self, other: &Self) -> Result<Self> {
@@ -86,7 +85,7 @@ impl<T: Number> Array<T> {
         self.matmul(other)
     }
 
-    /// Returns the product of every element of one vector with every element of another. For
+    /// Returns the outer product: each element of this vector times each element of `other`. For
     /// vectors of `n` and `m` elements, the result is a matrix of `n` rows and `m` columns.
     ///
     /// # Examples
@@ -104,7 +103,7 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) unless both are vectors,
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) unless the operands are vectors,
     /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
@@ -123,8 +122,9 @@ impl AnyArray {
         Ok(multiplication.finish(product))
     }
 
-    /// Returns the matrix product of `f16` or `bf16` plus `addend`, which broadcasts to its shape.
-    /// The sum is rounded once, to the type of `addend`: the operands' type or `f32`.
+    /// Returns the matrix product of `f16` or `bf16` plus `addend`, which broadcasts to the
+    /// product's shape. The sum is rounded once, to the type of `addend`: the operands' type or
+    /// `f32`.
     #[track_caller]
     pub(crate) fn matmul_plus(&self, other: &Self, addend: &Self) -> Result<Self> {
         let multiplication = Multiplication::begin(self, other, Some(addend))?;
@@ -133,9 +133,9 @@ impl AnyArray {
     }
 }
 
-/// Writes the product of two matrices to the elements of `place`, and returns whether it did. If
-/// `place` has gaps, or no kernel writes this product in place, it returns `false`. Nothing else
-/// may read or write these elements. Other arrays may share the memory around them.
+/// Writes the product of two matrices to the elements of `place`, and returns whether the product
+/// was written. Returns `false` if `place` has gaps, or if no kernel writes this product in place.
+/// No other code may read or write these elements. Other arrays may share the memory around them.
 #[track_caller]
 pub(in crate::ops) fn matmul_into(
     left: &AnyArray,
@@ -216,11 +216,11 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
         .collect();
     check_size("matmul", &shape, left.dtype)?;
     if shape.checked_len()? == 0 {
-        // The operands, broadcast to an empty result, may be too long.
+        // The result is empty, but the size of the broadcast operands may overflow.
         return addend.unwrap_or(left).zeros(&shape);
     }
     if let Some((left_layout, right_layout)) = columns_as_one(&left_layout, &right_layout)? {
-        // With the operands exchanged: the multiplication of numbers is commutative.
+        // The operands are exchanged, because the multiplication of numbers is commutative.
         return multiply_stacks((right, &right_layout), (left, &left_layout), &shape, addend);
     }
     let (left_layout, right_layout) = match as_one(&left_layout, &right_layout)? {
@@ -233,8 +233,8 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
     multiply_stacks((left, &left_layout), (right, &right_layout), &shape, addend)
 }
 
-/// Returns the products of matrices with equal numbers, plus `addend`, as an array of `shape`. The
-/// memory is filled with the addend, and the products are added to it.
+/// Returns the products of corresponding matrices of two stacks, plus `addend`, as an array of
+/// `shape`. The memory is filled with the addend, and the products are added to it.
 #[track_caller]
 fn add_stacks(
     left: (&AnyArray, &Layout),
@@ -247,8 +247,8 @@ fn add_stacks(
         ("the left operand", left.0),
         ("the addend", addend),
     )?;
-    // The error of an addition that broadcasts, before the error of one that would grow the
-    // product.
+    // This check precedes `broadcast_to`, so that an addend that does not broadcast gives the error
+    // of an addition.
     broadcast_shapes("add", &[shape, addend.shape()])?;
     let sums = copied(&addend.broadcast_to(shape)?, Copying::All, shape)?;
     let (_, inner) = ends(left.1.shape(), 0);
@@ -271,8 +271,8 @@ fn add_stacks(
     Ok(sums)
 }
 
-/// Returns the products of matrices with equal numbers as an array of `shape`, plus `addend` if
-/// there is one. The last two axes of a layout are a matrix.
+/// Returns the products of corresponding matrices of two stacks, plus `addend` if there is one, as
+/// an array of `shape`. The last two axes of a layout are a matrix.
 #[track_caller]
 fn multiply_stacks(
     left: (&AnyArray, &Layout),
@@ -294,7 +294,7 @@ fn multiply_stacks(
     )
 }
 
-/// Checks that both operands have one axis, and are on one device.
+/// Checks that the two operands have one axis, and are on one device.
 #[track_caller]
 fn vectors(operation: &str, left: &AnyArray, right: &AnyArray) -> Result<()> {
     same_device(
@@ -309,8 +309,8 @@ fn vectors(operation: &str, left: &AnyArray, right: &AnyArray) -> Result<()> {
     Err(mismatch(operation, left, right, "expected two vectors"))
 }
 
-/// Returns the rows and columns of a matrix, or of each matrix if there are more axes. For a
-/// vector, `axis` is the axis of length 1.
+/// Returns the numbers of rows and columns of the matrices in the last two axes. For a vector,
+/// `axis` is the axis of length 1.
 fn ends(shape: &Shape, axis: usize) -> (usize, usize) {
     match (shape.dims(), axis) {
         (&[length], 0) => (1, length),
@@ -320,13 +320,14 @@ fn ends(shape: &Shape, axis: usize) -> (usize, usize) {
     }
 }
 
-/// Returns the axes before rows and columns.
+/// Returns the lengths of the axes before rows and columns.
 fn leading(layout: &Layout) -> Shape {
     layout.dims()[..layout.ndim() - 2].into()
 }
 
-/// Returns the products as a single product, of all rows on the left with the matrix on the right.
-/// Returns `None` if there are several matrices on the right, or the rows have no common stride.
+/// Returns the layouts that compute all products as one: all rows on the left times the matrix on
+/// the right. Returns `None` if there are several matrices on the right, or the rows have no common
+/// stride.
 #[track_caller]
 fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     if leading(right).checked_len()? != 1 {
@@ -339,9 +340,9 @@ fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     Ok(left.zip(right))
 }
 
-/// Returns the products of one matrix on the left with many columns on the right as a single
-/// product. The columns are the rows of its left operand. The transposed matrix is its right
-/// operand.
+/// Returns the layouts that compute the products of one matrix with many columns as one product.
+/// The left operand of this product has the columns as rows. The right operand is the transposed
+/// matrix.
 #[track_caller]
 fn columns_as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     if ends(right.shape(), 1).1 != 1

@@ -1,5 +1,5 @@
-//! The gradients of attention. The scores are recomputed, block by block, and are never all in
-//! memory (Dao et al., "FlashAttention", 2022).
+//! The gradients of attention. The scores are recomputed block by block, so that memory never holds
+//! all scores (Dao et al., "FlashAttention", 2022).
 
 use super::{ScoreBlocks, Sizes, most_bytes, part, seen_keys, selection, weights};
 use crate::array::{AnyArray, Shape};
@@ -7,11 +7,13 @@ use crate::context::Timed;
 use crate::error::Result;
 use crate::ops::derivatives::zeros_on;
 
-/// The bytes of the scores of a block on the host. There are three arrays of this size, besides the
-/// activations that the backward pass still needs. So they add to the peak memory.
+/// The maximum size of a block's scores on the host, in bytes. The backward pass allocates three
+/// arrays of this size while other activations are still saved. So these arrays add to the peak
+/// memory.
 const SCORES_BYTES: usize = 1 << 20;
 
-/// Returns the gradients of q, k and v, of the shape that their leading axes broadcast to.
+/// Returns the gradients of q, k and v. Their leading axes are the common axes that the operands
+/// broadcast to.
 #[track_caller]
 pub(super) fn of_operands(
     operands: [&AnyArray; 3],

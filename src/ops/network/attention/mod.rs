@@ -1,8 +1,8 @@
 //! Scaled dot-product attention.
 //!
 //! The scores of all heads are the largest array of a transformer's step. So the gradient rule of
-//! attention only saves the three operands. It computes the scores of a block a second time. On the
-//! host, each of the rule's three arrays of a block takes at most 1 MiB.
+//! attention only saves the three operands. The rule computes the scores of each block again. On
+//! the host, each of the rule's three arrays for a block has at most 1 MiB.
 
 mod gradients;
 
@@ -19,26 +19,27 @@ use crate::ops::dispatch::same_device;
 use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::index::check_size;
 
-/// The maximum number of bytes of scores at once, unless the scores of one query take more. The
-/// weights that are computed from the scores take as many bytes again. On the host, larger blocks
-/// are not faster.
+/// The maximum size of a block's scores on the host, in bytes. The scores of one query may exceed
+/// this size. The weights of a block have as many bytes as the scores. Larger blocks are not faster
+/// on the host.
 const SCORES_BYTES: usize = 4 << 20;
-/// The maximum number of bytes on a GPU. A block of scores has to fill the GPU.
+/// The maximum size of a block's scores on a GPU, in bytes. A block must occupy the whole GPU.
 const CUDA_SCORES_BYTES: usize = 32 << 20;
 
-/// Returns softmax(q kᵀ / √d) v, attention in one call. For each query, this is a mean of the
-/// values, weighted by the similarity of their keys to the query.
+/// Returns softmax(q kᵀ / √d) v, the attention of queries `q` to keys `k` with values `v`. The
+/// result for a query is a mean of the values, weighted by the similarity of their keys to the
+/// query.
 ///
-/// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`. The axes before the
-/// last two count heads, and broadcast. The result has the shape `[.., lq, dv]`. If `causal` is
-/// set, the query `i` only attends to the keys `j <= i`. As for PyTorch's `is_causal`, the mask
-/// begins at the first query and the first key, even if there are fewer keys than queries. `f16`
+/// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`. The leading axes
+/// index heads, and broadcast. The result has the shape `[.., lq, dv]`. If `causal` is set, the
+/// query `i` only attends to the keys `j <= i`. The mask begins at the first query and the first
+/// key, even if there are fewer keys than queries. PyTorch's `is_causal` has an equal mask. `f16`
 /// and `bf16` are computed in `f32`.
 ///
-/// The scores of all heads are never stored together. The work is split into blocks of heads, and
-/// of queries if one head has too many queries. The scores and weights of a block together take at
-/// most 64 MiB, or the bytes of a single query if that is more. The blocks depend on the shapes
-/// alone.
+/// The scores of all heads are never stored together. The computation is divided into blocks of
+/// heads, and of queries if one head has too many queries. The scores and weights of a block
+/// together have at most 64 MiB, unless a single query has more. The blocks do not depend on the
+/// threads or the free memory.
 ///
 /// Vaswani et al., ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), 2017; blocks of
 /// queries as in Rabe and Staats, ["Self-attention Does Not Need O(n²)
@@ -64,9 +65,9 @@ const CUDA_SCORES_BYTES: usize = 32 << 20;
 ///
 /// # Errors
 ///
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a rank is below 2, the widths of `q` and `k`
-/// or the lengths of `k` and `v` differ, or the other axes do not broadcast,
-/// [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows,
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if a rank is below 2, the widths of `q` and `k` or
+/// the lengths of `k` and `v` differ, or the leading axes do not broadcast.
+/// [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows.
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn attention<T: Float>(
@@ -158,7 +159,7 @@ fn seen_keys(
     Ok((keys, Some(mask)))
 }
 
-/// Returns the maximum number of bytes of scores at once, which is `host_bytes` on the host.
+/// Returns the maximum size of a block's scores in bytes, which is `host_bytes` on the host.
 fn most_bytes(device: &Device, host_bytes: usize) -> usize {
     match device.backend().cuda().is_some() {
         true => CUDA_SCORES_BYTES,
@@ -166,7 +167,7 @@ fn most_bytes(device: &Device, host_bytes: usize) -> usize {
     }
 }
 
-/// Returns softmax(q kᵀ · scale), over the keys that the mask shows.
+/// Returns softmax(q kᵀ · scale), over the keys at which the mask is true.
 #[track_caller]
 fn weights(q: &AnyArray, k: &AnyArray, mask: Option<&Array<bool>>, scale: f64) -> Result<AnyArray> {
     let scores = q.matmul(&k.swap_axes(-2, -1)?)?;
@@ -180,7 +181,7 @@ fn weights(q: &AnyArray, k: &AnyArray, mask: Option<&Array<bool>>, scale: f64) -
     }
 }
 
-/// Returns the mask of the first keys that the queries from `first` on see.
+/// Returns the causal mask of shape `shape`, for the queries from `first` on and the first keys.
 #[track_caller]
 fn mask(device: &Device, first: usize, shape: [usize; 2]) -> Result<Array<bool>> {
     let mut writer = Writer::new(device, &Shape::SCALAR)?;
@@ -188,10 +189,11 @@ fn mask(device: &Device, first: usize, shape: [usize; 2]) -> Result<Array<bool>>
     writer.finish()?.broadcast_to(shape)?.tril(first as isize)
 }
 
-/// Returns some heads, and some rows of each, in the type that attention is computed in.
+/// Returns the rows `rows` of the heads `heads`, in the accumulation type.
 #[track_caller]
 fn part(array: &AnyArray, heads: &[Range<usize>], rows: Range<usize>) -> Result<AnyArray> {
-    // Axes that broadcast are taken whole, and missing axes are left out.
+    // Axes of length 1 broadcast, so they are selected whole. Axes that the array lacks are
+    // skipped.
     let own = &array.dims()[..array.layout.ndim() - 2];
     let heads = &heads[heads.len() - own.len()..];
     let heads = own.iter().zip(heads);
@@ -202,7 +204,8 @@ fn part(array: &AnyArray, heads: &[Range<usize>], rows: Range<usize>) -> Result<
     part.converted(array.dtype.computed_in())
 }
 
-/// Returns ranges of the first axes and of the next axis, and the whole of the last axis.
+/// Returns the selection of `heads` along the leading axes, of `rows` along the next axis, and of
+/// the whole last axis.
 fn selection(heads: &[Range<usize>], rows: Range<usize>) -> SmallVec<[SliceInfoElem; MAX_RANK]> {
     let range = |range: &Range<usize>| SliceInfoElem::Slice {
         start: range.start as isize,
@@ -222,7 +225,7 @@ fn selection(heads: &[Range<usize>], rows: Range<usize>) -> SmallVec<[SliceInfoE
         .collect()
 }
 
-/// The lengths that the operands share.
+/// The lengths of the operands' axes.
 #[derive(Debug)]
 struct Sizes {
     heads: Shape,
@@ -235,7 +238,6 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Returns the factor of the scores.
     fn scale(&self) -> f64 {
         1.0 / (self.depth as f64).sqrt()
     }
@@ -298,11 +300,12 @@ struct ScoreBlocks {
 }
 
 impl ScoreBlocks {
-    /// Returns the blocks of scores of the type `wide`.
+    /// Returns the size of blocks whose scores have the type `wide`.
     fn of(sizes: &Sizes, wide: DType, causal: bool, most_bytes: usize) -> Self {
         let row_bytes = sizes.keys.saturating_mul(wide.size_bytes()).max(1);
         let fit = (most_bytes / row_bytes).max(1);
-        // If queries are in several blocks, each block skips the keys after its queries.
+        // A causal mask divides queries into several blocks. Each block skips the keys after its
+        // queries.
         let most = if causal {
             sizes.queries.div_ceil(CAUSAL_BLOCKS).max(LEAST_CAUSAL)
         } else {
@@ -314,19 +317,18 @@ impl ScoreBlocks {
         let mut heads = SmallVec::from_elem(1, dims.len());
         for (own, &length) in heads.iter_mut().zip(dims).rev() {
             *own = evenly(length, fit);
-            // If a block takes a part of one axis, it takes one index of each axis before it.
+            // If a block has a part of one axis, it has one index of each axis before it.
             fit = if *own == length { fit / length } else { 1 };
         }
         Self { queries, heads }
     }
 
-    /// Returns the first block of heads.
     fn first(&self, all: &Shape) -> SmallVec<[Range<usize>; MAX_RANK]> {
         let lengths = self.heads.iter().zip(all.dims());
         lengths.map(|(&own, &all)| 0..own.min(all)).collect()
     }
 
-    /// Advances to the next block of heads, if there is one.
+    /// Advances to the next block of heads, and returns whether there is one.
     fn advance(&self, heads: &mut [Range<usize>], all: &Shape) -> bool {
         let axes = heads.iter_mut().zip(&self.heads).zip(all.dims());
         for ((range, &own), &length) in axes.rev() {
@@ -345,8 +347,8 @@ impl ScoreBlocks {
 const CAUSAL_BLOCKS: usize = 4;
 const LEAST_CAUSAL: usize = 256;
 
-/// Returns the length of a part if `length` is divided into the fewest equal parts of at most
-/// `most`.
+/// Divides `length` into the fewest equal parts of at most `most`, and returns the length of a
+/// part.
 fn evenly(length: usize, most: usize) -> usize {
     let parts = length.div_ceil(most.max(1)).max(1);
     length.div_ceil(parts).max(1)
@@ -371,7 +373,7 @@ mod tests {
     fn blocks_are_as_large_as_the_bound() {
         let small = blocks(&[2, 3], 10, 20);
         assert_eq!((small.queries, &small.heads[..]), (10, &[2, 3][..]));
-        // 4 MiB a head.
+        // The scores of a head have 4 MiB.
         let heads = blocks(&[4, 12], 1024, 1024);
         assert_eq!((heads.queries, &heads.heads[..]), (1024, &[1, 6][..]));
         let queries = blocks(&[4, 12], 10_000, 10_000);

@@ -1,4 +1,4 @@
-//! Lengths of a convolution, and layouts of its operands. Pure arithmetic.
+//! The lengths of a convolution, and the layouts of its operands. This module accesses no memory.
 
 use std::ops::Range;
 
@@ -9,22 +9,22 @@ use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::work_of;
 use crate::ops::descriptors::ConvLengths;
 
-/// The maximum number of bytes that are copied for a block of outputs, unless one row of outputs
-/// takes more. On the host, it is the size of the second-level cache. On a CUDA device, it is
-/// enough work for the whole device.
+/// The maximum number of bytes that are copied for a block of outputs. A single row of outputs may
+/// exceed this maximum. On the host, the maximum is the size of the second-level cache. On a CUDA
+/// device, a block of this size occupies the whole device.
 const BLOCK_BYTES: usize = 1 << 20;
 const CUDA_BLOCK_BYTES: usize = 1 << 26;
 
-/// The limits of small images and of large kernels. Images are small below this number of results
-/// of a channel and image. A kernel is large above this number of elements, because it does not fit
-/// the second-level cache.
+/// The limits of small images and of large kernels. Images are small if a channel of the result has
+/// fewer than `SMALL_AREA` elements. A kernel is large if it has more than `LARGE_KERNEL` elements,
+/// because it then exceeds the second-level cache.
 const SMALL_AREA: usize = 64;
 const LARGE_KERNEL: usize = 1 << 17;
 /// The maximum scratch memory of a job on the host, in bytes.
 const MOST_SCRATCH_BYTES: usize = 16 << 20;
-/// The number of rows that results reach, above which scratch memory is limited to an eighth.
+/// The reach of results in rows above which the scratch memory is limited to an eighth.
 const LONG_REACH: usize = 15;
-/// The maximum number of passes of the gradient of the images.
+/// The maximum number of passes that compute the gradient of the images.
 const MOST_PASSES: usize = 1 << 10;
 
 /// The arguments of a convolution that error messages name.
@@ -42,15 +42,14 @@ pub(super) struct ConvOperands<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Geometry {
     pub(super) operation: &'static str,
-    /// `[N, O, H', W']`.
+    /// The shape of the result, `[N, O, H', W']`.
     pub(super) result: Shape,
     input: [usize; 4],
     kernel: [usize; 4],
     options: ConvOptions,
 }
 
-/// The outputs that are computed at once: rows of some images. If there are several images, all of
-/// their rows.
+/// The outputs that are computed at once: some rows of one image, or all rows of several images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OutputBlock {
     pub(super) images: usize,
@@ -60,13 +59,13 @@ pub(super) struct OutputBlock {
 /// Elements of an axis with zeros between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spread {
-    /// The elements that are taken.
+    /// The elements that are spread.
     pub(super) taken: Range<usize>,
-    /// The position of the first element.
+    /// The position of the first spread element.
     pub(super) first: usize,
-    /// The distance between two elements.
+    /// The distance between two spread elements.
     pub(super) step: usize,
-    /// The length of the axis with the zeros.
+    /// The length of the axis, including zeros.
     pub(super) length: usize,
 }
 
@@ -108,9 +107,9 @@ impl ConvOperands<'_> {
 impl Geometry {
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where one has not `rank` axes, or the channels
-    /// do not match, and [`InvalidArgument`](ErrorKind::InvalidArgument) where the options do not
-    /// fit the shapes.
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the input or the kernel does not have `rank`
+    /// axes, or the channels do not match. [`InvalidArgument`](ErrorKind::InvalidArgument) if the
+    /// options do not fit the shapes.
     #[track_caller]
     pub(super) fn of(
         operands: &ConvOperands<'_>,
@@ -148,10 +147,9 @@ impl Geometry {
         let mut result = [images, outputs, 0, 0];
         for at in 0..2 {
             let axis = 2 + at;
-            // The axis in the operands. If their rank is 3, they have no height.
+            // The index of the axis in the operands. If the rank is 3, the operands have no height.
             let named = axis + rank - 4;
-            // A sum that saturates is beyond every length that a shape may have, so it stays an
-            // error.
+            // If the sum saturates, the result is too large, which is an error.
             let length = input[axis].saturating_add(padding[at].saturating_mul(2));
             let extent = (kernel[axis].saturating_sub(1)).saturating_mul(dilation[at]);
             if kernel[axis] == 0 {
@@ -186,8 +184,8 @@ impl Geometry {
         self.kernel.into()
     }
 
-    /// Returns the options of the convolution that computes the gradient of the input. It convolves
-    /// the spread gradient of the result with the flipped kernel.
+    /// Returns the options of the convolution that computes the gradient of the input. Its operands
+    /// are the spread gradient of the result and the flipped kernel.
     pub(super) fn turned(&self) -> ConvOptions {
         let ConvOptions {
             dilation, groups, ..
@@ -200,8 +198,8 @@ impl Geometry {
     }
 
     /// Returns the positions of the result's elements in the spread gradient, along the last two
-    /// axes. Output y is at y × stride + reach − padding. The reach of the kernel is dilation ×
-    /// (length − 1). Outputs that depend on nothing but padding are left out.
+    /// axes. Output y has the position y × stride + reach − padding. The reach of the kernel is
+    /// dilation × (length − 1). Outputs that depend only on padding are left out.
     pub(super) fn spread(&self) -> [Spread; 2] {
         [0, 1].map(|at| {
             let (input, step) = (self.input[2 + at], self.options.stride[at]);
@@ -222,7 +220,6 @@ impl Geometry {
         self.input[0]
     }
 
-    /// Returns the number of multiplications and additions.
     pub(super) fn flops(&self) -> u64 {
         work_of(&[2, self.inner(), work_of(self.result.dims()) as usize])
     }
@@ -236,7 +233,7 @@ impl Geometry {
         self.options.padding
     }
 
-    /// Returns the number of products that each output is the sum of.
+    /// Returns the number of products that are summed for each output.
     fn inner(&self) -> usize {
         self.kernel[1..].iter().product()
     }
@@ -247,7 +244,8 @@ impl Geometry {
         [groups, self.kernel[0] / groups, self.inner()].into()
     }
 
-    /// Returns whether each element of the input is a column of the right factor.
+    /// Returns whether the kernel has one element, with stride 1 and without padding. The right
+    /// factor is then the input itself.
     pub(super) fn is_pointwise(&self) -> bool {
         let ConvOptions {
             stride, padding, ..
@@ -255,11 +253,10 @@ impl Geometry {
         self.kernel[2..] == [1, 1] && stride == [1, 1] && padding == [0, 0]
     }
 
-    /// Returns the lengths for the kernels of the host, if they compute this convolution of
-    /// elements of `dtype` on `device`. Products of matrices compute three other cases. First, a
-    /// kernel of one element. Second, a large kernel for small images, because it would be read
-    /// once for each image. Third, rows so long or so far apart that a job would need much scratch
-    /// memory.
+    /// Returns the lengths for the host's convolution loops, if they compute this convolution of
+    /// elements of `dtype` on `device`. Products of matrices compute three other cases. First, the
+    /// kernel has one element. Second, a large kernel would be read once for each small image.
+    /// Third, rows are so long or so far apart that a job would need much scratch memory.
     pub(super) fn on_host(&self, dtype: DType, device: &Device) -> Option<ConvLengths> {
         let ConvOptions {
             stride,
@@ -311,8 +308,8 @@ impl Geometry {
     }
 
     /// Returns the layout of the right factors in the input itself, one for each image and group.
-    /// Returns `None` if the factors need a copy. They do if an element of the input is not a
-    /// column, or the input cannot be reshaped.
+    /// Returns `None` if the factors need a copy. A copy is needed if the convolution is not
+    /// pointwise, or the input cannot be reshaped.
     #[track_caller]
     pub(super) fn without_a_copy(&self, input: &Layout) -> Result<Option<Layout>> {
         if !self.is_pointwise() {
@@ -323,7 +320,7 @@ impl Geometry {
         input.reshape(&[images, groups, self.kernel[1], height * width].into())
     }
 
-    /// Returns the outputs to compute at once, from elements of `element_bytes` each.
+    /// Returns the block of outputs to compute at once. An element has `element_bytes` bytes.
     pub(super) fn block(&self, element_bytes: usize, is_cuda: bool) -> OutputBlock {
         let most = if is_cuda {
             CUDA_BLOCK_BYTES
@@ -346,7 +343,7 @@ impl Geometry {
     }
 
     /// Returns the layout of the padded images' elements that the outputs of `rows` are computed
-    /// from. Its axes are `[C, h, w, N, rows, W']`.
+    /// from. The axes of the layout are `[C, h, w, N, rows, W']`.
     #[track_caller]
     pub(super) fn covered(&self, padded: &Layout, rows: Range<usize>) -> Result<Layout> {
         let [_, _, height, width] = self.kernel;

@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::ops::derivatives::{RuledOperation, SavedArray};
 use crate::ops::host;
 
-/// One of the three arrays of a convolution. Sums of products of two of these arrays are the third,
-/// or its gradient.
+/// One of the three arrays of a convolution. Each array, or its gradient, is computed as sums of
+/// products of the two other arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConvPart {
     Input,
@@ -20,7 +20,7 @@ pub(super) enum ConvPart {
 }
 
 impl ConvPart {
-    /// Returns the two parts that this one is computed from.
+    /// Returns the two parts that this part is computed from.
     fn operands(self) -> [Self; 2] {
         match self {
             Self::Input => [Self::Result, Self::Kernel],
@@ -59,7 +59,8 @@ fn rule(
 }
 
 /// Returns the sums of products of two parts. The sums are the third part, or its gradient. A bias
-/// of shape `[O, 1, 1]`, for each of the sums' O channels, is added to narrow sums of images.
+/// of shape `[O, 1, 1]` is added to sums of narrow floats. It has one element for each channel of
+/// the sums.
 #[track_caller]
 pub(super) fn sums_for(
     part: ConvPart,
@@ -157,8 +158,8 @@ fn of_kernel_by_products(
     }
 }
 
-/// Returns the gradient of the input. It is a convolution of the result's gradient, spread by the
-/// stride. The kernel is flipped, and its inputs and outputs are exchanged.
+/// Returns the gradient of the input. It is a convolution of the spread gradient of the result with
+/// the flipped kernel. The kernel's inputs and outputs are exchanged.
 #[track_caller]
 fn of_input_by_products(
     [gradient, kernel]: [&AnyArray; 2],
@@ -204,7 +205,6 @@ fn of_input_by_products(
     of_turned([&wide, &turned], bias, geometry)
 }
 
-/// Returns the convolution of the spread gradient with the flipped kernel.
 #[track_caller]
 fn of_turned(
     operands: [&AnyArray; 2],

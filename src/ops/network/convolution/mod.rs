@@ -1,10 +1,10 @@
 //! Convolutions.
 //!
-//! On the host, convolutions of `f32` and `f64` and their gradients have kernels of their own.
-//! Other convolutions are products of matrices. The elements that an output is computed from are
-//! copied to a column of a matrix (`im2col`). The matrix has the columns of one block of outputs at
-//! a time, and the kernel is multiplied by it. So a convolution runs wherever products and copies
-//! do.
+//! On the host, direct loops compute convolutions of `f32` and `f64` and their gradients. Other
+//! convolutions are products of matrices. The elements for one output are copied to a column of a
+//! matrix (`im2col`), and the kernel is multiplied by this matrix. The matrix has the columns of
+//! one block of outputs at a time. So a convolution runs on every device that has products and
+//! copies.
 
 mod geometry;
 mod gradients;
@@ -21,9 +21,10 @@ use crate::ops::dispatch::same_device;
 use crate::ops::host;
 use crate::ops::index::check_size;
 
-/// The steps, margins and groups of a convolution: [`Array::conv2d`] and [`Array::conv1d`].
+/// The options of [`Array::conv2d`] and [`Array::conv1d`]: steps, margins and groups.
 ///
-/// The first entry of each pair is for rows, the second for columns. `conv1d` takes the second.
+/// The first entry of each pair is for rows, and the second entry for columns. `conv1d` uses the
+/// second entry.
 ///
 /// # Examples
 ///
@@ -35,14 +36,16 @@ use crate::ops::index::check_size;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConvOptions {
-    /// The distance from one position of the kernel to the next, in elements of the input: 1.
+    /// The distance from one position of the kernel to the next, in elements of the input. The
+    /// default is 1.
     pub stride: [usize; 2],
-    /// The zeros before and after each axis: 0.
+    /// The number of zeros before and after each axis. The default is 0.
     pub padding: [usize; 2],
-    /// The distance from one element of the kernel to the next, in elements of the input: 1.
+    /// The distance from one element of the kernel to the next, in elements of the input. The
+    /// default is 1.
     pub dilation: [usize; 2],
-    /// The parts of the channels, each with its own outputs: 1. With a group for each channel, the
-    /// convolution is depthwise.
+    /// The number of groups of channels, each with its own outputs. The default is 1. With a group
+    /// for each channel, the convolution is depthwise.
     pub groups: usize,
 }
 
@@ -58,21 +61,21 @@ impl Default for ConvOptions {
 }
 
 impl<T: Numeric> Array<T> {
-    /// Returns, for every position, the sum of products of `kernel` with the elements of this array
-    /// that it covers. This is PyTorch's `conv2d`, a cross-correlation, without the bias.
+    /// Returns the convolution of this array with `kernel`. For each position, it is the sum of
+    /// products of the kernel with the elements that the kernel covers. This is PyTorch's `conv2d`,
+    /// a cross-correlation, without the bias.
     ///
     /// For an input `[N, C, H, W]` and a kernel `[O, C / groups, h, w]`, the result is `[N, O, H',
-    /// W']`, where `H'` is `(H + 2 * padding[0] - dilation[0] * (h - 1) - 1) / stride[0] + 1`, and
-    /// `W'` is `(W + 2 * padding[1] - dilation[1] * (w - 1) - 1) / stride[1] + 1`. Group `g` of the
-    /// outputs depends on group `g` of the channels. Sums are computed as by
-    /// [`matmul`](Self::matmul).
+    /// W']`. `H'` is `(H + 2 * padding[0] - dilation[0] * (h - 1) - 1) / stride[0] + 1`. `W'` is
+    /// `(W + 2 * padding[1] - dilation[1] * (w - 1) - 1) / stride[1] + 1`. Group `g` of the outputs
+    /// depends on group `g` of the channels. Sums are computed like in [`matmul`](Self::matmul).
     ///
-    /// Besides the result, the host's own kernels for `f32` and `f64` need memory for a copy of the
-    /// kernel. Other calls need memory for a block of the outputs. The elements that these outputs
-    /// are computed from take at most 1 MiB on the host, and 64 MiB on a CUDA device. If one row of
-    /// outputs takes more, the block is one row of `C * h * w * W'` elements. The block's outputs
-    /// and, with padding, the block's images also need memory. If the input is dense, a kernel of
-    /// one element with stride 1 and no padding needs none of this memory.
+    /// Besides the result, the host's direct loops for `f32` and `f64` need memory for a copy of
+    /// the kernel. Other convolutions need memory for the elements that a block of outputs is
+    /// computed from: at most 1 MiB on the host, and 64 MiB on a CUDA device. If one row of outputs
+    /// takes more, the block is one row of `C * h * w * W'` elements. The block's outputs and, with
+    /// padding, the block's images also need memory. If the input is dense, a kernel of one element
+    /// with stride 1 and no padding needs none of this memory.
     ///
     /// # Examples
     ///
@@ -94,10 +97,10 @@ impl<T: Numeric> Array<T> {
     /// # Errors
     ///
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if an operand does not have four axes, or
-    /// the channels do not match; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the
+    /// the channels do not match. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the
     /// kernel does not fit the padded input or is empty, a stride or dilation is 0, or the groups
-    /// do not divide the outputs; [`InvalidShape`](crate::ErrorKind::InvalidShape) if a size
-    /// overflows, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// do not divide the outputs. [`InvalidShape`](crate::ErrorKind::InvalidShape) if a size
+    /// overflows. [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn conv2d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
@@ -107,7 +110,7 @@ impl<T: Numeric> Array<T> {
     /// Returns [`conv2d`](Self::conv2d) along one axis, for an input `[N, C, L]` and a kernel `[O,
     /// C / groups, l]`. This is PyTorch's `conv1d`.
     ///
-    /// The second entries of the options' pairs apply.
+    /// `conv1d` uses the second entry of each pair of options.
     ///
     /// # Examples
     ///
@@ -123,7 +126,7 @@ impl<T: Numeric> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`conv2d`](Self::conv2d), for operands that do not have three axes.
+    /// As for [`conv2d`](Self::conv2d), for operands of three axes.
     #[track_caller]
     pub fn conv1d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
         same_device(
@@ -144,8 +147,8 @@ impl<T: Numeric> Array<T> {
     }
 }
 
-/// Returns [`Array::conv2d`]. A bias, which broadcasts to `[O, 1, 1]`, is added to sums of `f16` or
-/// `bf16` before they are rounded.
+/// See [`Array::conv2d`]. A bias, which broadcasts to `[O, 1, 1]`, is added to sums of `f16` or
+/// `bf16` before the sums are rounded.
 #[track_caller]
 pub(crate) fn conv2d(
     input: &AnyArray,
@@ -174,9 +177,9 @@ fn geometry_of(input: &AnyArray, kernel: &AnyArray, options: ConvOptions) -> Res
 }
 
 /// Returns the transposed convolution of `x`, of shape `[N, O, H', W']`, with a kernel `[O, C /
-/// groups, h, w]`. The result has images `[N, C, H, W]` of these `lengths`. If `x` is the gradient
-/// of the result of [`conv2d`](Array::conv2d), this is the gradient of its input. A bias of
-/// shape `[C, 1, 1]` is added as by [`conv2d`].
+/// groups, h, w]`. The result has the shape `[N, C, H, W]`, where `lengths` are `[H, W]`. If `x` is
+/// the gradient of the result of [`conv2d`](Array::conv2d), the result is the gradient of the
+/// input. A bias of shape `[C, 1, 1]` is added like in [`conv2d`].
 #[track_caller]
 pub(crate) fn conv_transpose2d(
     x: &AnyArray,
@@ -197,7 +200,7 @@ pub(crate) fn conv_transpose2d(
     };
     let geometry = &Geometry::of(&operands, 4, options)?;
     let result = geometry.result.dims();
-    // If images are longer than `x` requires, `x` is extended by zeros.
+    // If the images are larger than `x` requires, `x` is extended by zeros.
     let margins = [0, 1, 2, 3].map(|axis| (0, result[axis] - x.dims()[axis]));
     let framed;
     let x = match margins == [(0, 0); 4] {
@@ -210,8 +213,8 @@ pub(crate) fn conv_transpose2d(
     gradients::sums_for(ConvPart::Input, [x, kernel], bias, geometry)
 }
 
-/// Returns the convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`, plus a bias of shape
-/// `[O, 1, 1]` if there is one. The elements are then narrow.
+/// Returns the convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`. A bias of shape `[O, 1,
+/// 1]` may be added, but only to narrow floats.
 #[track_caller]
 fn multiplied(
     [input, kernel]: [&AnyArray; 2],
@@ -258,7 +261,7 @@ fn multiplied(
     Ok(result)
 }
 
-/// The left factors of the products that are a convolution: a matrix for each group.
+/// The left factors of a convolution's products: a matrix for each group.
 struct LeftFactors {
     kernel: AnyArray,
     /// The addends of the products: a column for each group.
@@ -281,7 +284,7 @@ fn ranges(length: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
         .map(move |start| start..length.min(start + step))
 }
 
-/// Returns the images with zeros around each.
+/// Returns the images, each surrounded by zeros.
 #[track_caller]
 fn padded(images: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
     let [rows, columns] = geometry.padding();
@@ -292,7 +295,7 @@ fn padded(images: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
     images.framed(geometry.operation, &margins, Bits::default())
 }
 
-/// Returns the outputs of the rows `rows`, `[O, N, rows, W']`, of the padded images.
+/// Returns the outputs of the rows `rows` of the padded images, of shape `[O, N, rows, W']`.
 #[track_caller]
 fn products(
     padded: &AnyArray,

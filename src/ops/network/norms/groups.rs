@@ -9,10 +9,10 @@ use crate::ops::derivatives::{RuledOperation, is_any_tracked, work_of};
 use crate::ops::dispatch::same_device;
 use crate::ops::expression::any_lazy::AnyLazy;
 
-/// Returns `x`, of shape `[count, channels, ..]`, normalized over each group of channels of each
-/// index. The normalized elements are multiplied by the weight, and the bias is added. Weight and
-/// bias have an element for each channel. The operands are `[x, weight, bias]`. The number of
-/// `groups` must divide the channels.
+/// Returns `x`, of shape `[count, channels, ..]`, normalized over groups of channels. Each index of
+/// the first axis is normalized separately. The normalized elements are multiplied by the weight,
+/// and the bias is added. Weight and bias have an element for each channel. The operands are `[x,
+/// weight, bias]`. `groups` must divide the number of channels.
 #[track_caller]
 pub(crate) fn group_norm(
     operands: [&AnyArray; 3],
@@ -69,7 +69,7 @@ fn split(x: &AnyArray, groups: usize) -> [usize; 4] {
     [count, groups, channels / groups, places]
 }
 
-/// Returns the mean of each group, and the factor that its elements are multiplied by.
+/// Returns the mean of each group, and the factor of the group's elements.
 #[track_caller]
 fn statistics(
     x: &AnyArray,
@@ -95,8 +95,8 @@ struct SavedGroups {
 impl SavedGroups {
     /// Returns the gradients of `x`, the weight and the bias. Let n be the normalized elements, and
     /// a the gradient times the weight. With means over a group, the gradient of `x` is scale (a −
-    /// mean(a) − n mean(a n)). The means are computed from sums over the places of a channel. The
-    /// gradients of the weight and of the bias are computed from these sums, too.
+    /// mean(a) − n mean(a n)). The means are computed from sums over the positions of a channel.
+    /// The gradients of the weight and of the bias are computed from these sums, too.
     #[track_caller]
     fn back(&self, x: &AnyArray, gradient: &AnyArray) -> Result<Vec<AnyArray>> {
         let split = split(x, self.groups);
@@ -108,7 +108,8 @@ impl SavedGroups {
         let weight = widened(&self.weight.reshape(&[groups, each, 1].into())?);
         let gradient = widened(&gradient.reshape(&split.into())?);
         let centred = widened(&x.reshape(&split.into())?) - mean.lazy();
-        // The sums are multiplied by the scale, but of large or small elements, the elements are.
+        // If the squares of the scales are in range, the sums are multiplied by the scales.
+        // Otherwise, the elements are multiplied by the scales.
         let (centred, own) = match is_square_in_range(&scale)? {
             true => (centred, scale.lazy()),
             false => (centred * scale.lazy(), AnyLazy::number(scale.dtype, 1.0)),

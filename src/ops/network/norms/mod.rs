@@ -14,11 +14,11 @@ use crate::ops::expression::any_lazy::AnyLazy;
 use scale::{centre_and_scale, root_mean_square_scale};
 
 impl<T: Float> Array<T> {
-    /// Returns (x − mean) / √(var + epsilon) · weight + bias along the last axis: PyTorch's
-    /// `layer_norm`. The variance divides by the length of the axis. `weight` and `bias` are
-    /// vectors of that length. `f16` and `bf16` are computed in `f32`. On the host, a row whose
-    /// squares leave the range of that type is scaled first. On a CUDA device, the result of an
-    /// infinite variance is 0 or NaN.
+    /// Returns (x − mean) / √(var + epsilon) · weight + bias along the last axis. This is PyTorch's
+    /// `layer_norm`. The variance divides by the axis's length. `weight` and `bias` have this
+    /// length. `f16` and `bf16` are computed in `f32`. On the host, a row whose squares leave the
+    /// range of the accumulation type is scaled first. On a CUDA device, the result of an infinite
+    /// variance is 0 or NaN.
     ///
     /// Lei Ba, Kiros and Hinton, ["Layer Normalization"](https://arxiv.org/abs/1607.06450), 2016.
     ///
@@ -37,9 +37,9 @@ impl<T: Float> Array<T> {
     /// # Errors
     ///
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if `weight` or `bias` is not a vector of
-    /// the length of the last axis, or the array has rank 0,
+    /// the length of the last axis, or the array has rank 0.
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `epsilon` is negative or not
-    /// finite, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// finite. [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn layer_norm(&self, weight: &Self, bias: &Self, epsilon: T) -> Result<Self> {
@@ -47,9 +47,9 @@ impl<T: Float> Array<T> {
         layer_norm("layer_norm", operands, epsilon.to_f64()).map(Self::from_erased)
     }
 
-    /// Returns x / √(mean of x² + epsilon) · weight along the last axis: PyTorch's `rms_norm`.
-    /// `weight` is a vector as long as the axis. `f16` and `bf16` are computed in `f32`. Large and
-    /// small rows are computed as by [`layer_norm`](Self::layer_norm).
+    /// Returns x / √(mean of x² + epsilon) · weight along the last axis. This is PyTorch's
+    /// `rms_norm`. `weight` is a vector of the length of the axis. `f16` and `bf16` are computed in
+    /// `f32`. Large and small rows are computed like in [`layer_norm`](Self::layer_norm).
     ///
     /// Zhang and Sennrich, ["Root Mean Square Layer
     /// Normalization"](https://arxiv.org/abs/1910.07467), 2019.
@@ -67,7 +67,7 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`layer_norm`](Self::layer_norm).
+    /// As for [`layer_norm`](Self::layer_norm).
     #[track_caller]
     pub fn rms_norm(&self, weight: &Self, epsilon: T) -> Result<Self> {
         let operands = [self, weight].map(Self::erased);
@@ -75,8 +75,8 @@ impl<T: Float> Array<T> {
     }
 }
 
-/// Like [`Array::layer_norm`] of `[x, weight, bias]`, of the layer or function with that name.
-/// `epsilon` is not rounded.
+/// Like [`Array::layer_norm`], for the operands `[x, weight, bias]`. An error about `epsilon`
+/// begins with `name`, the layer or function. `epsilon` is not rounded.
 #[track_caller]
 pub(crate) fn layer_norm(
     name: &'static str,
@@ -90,8 +90,8 @@ pub(crate) fn layer_norm(
     normalize("layer_norm", &operands, epsilon)
 }
 
-/// Like [`Array::rms_norm`] of `[x, weight]`. An error about `epsilon` begins with `name`, the
-/// layer or function. `epsilon` is not rounded.
+/// Like [`Array::rms_norm`], for the operands `[x, weight]`. An error about `epsilon` begins with
+/// `name`, the layer or function. `epsilon` is not rounded.
 #[track_caller]
 pub(crate) fn rms_norm(
     name: &'static str,
@@ -104,7 +104,6 @@ pub(crate) fn rms_norm(
     normalize("rms_norm", &operands, epsilon)
 }
 
-/// Checks the `epsilon` of a normalization.
 #[track_caller]
 pub(crate) fn check_epsilon(name: &str, epsilon: f64) -> Result<()> {
     if epsilon >= 0.0 && epsilon.is_finite() {
@@ -114,7 +113,7 @@ pub(crate) fn check_epsilon(name: &str, epsilon: f64) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
-/// Returns the norm of `[x, weight, bias]`, or of `[x, weight]` without a mean.
+/// Returns the layer norm of `[x, weight, bias]`, or the RMS norm of `[x, weight]`.
 #[track_caller]
 fn normalize(operation: &'static str, operands: &[&AnyArray], epsilon: f64) -> Result<AnyArray> {
     let [x, weight] = [operands[0], operands[1]];
@@ -139,7 +138,8 @@ fn normalize(operation: &'static str, operands: &[&AnyArray], epsilon: f64) -> R
 /// The mean of each row, if it is subtracted, and the factor of each row.
 type RowMoments = (Option<AnyArray>, AnyArray);
 
-/// Returns the norm of the operands of [`normalize`]. If there is a bias, the norm is centred.
+/// Computes [`normalize`] without a gradient. If there is a bias, the mean is subtracted. Also
+/// returns the mean and the factor of each row.
 #[track_caller]
 fn normalized(operands: &[&AnyArray], epsilon: f64) -> Result<(AnyArray, RowMoments)> {
     let (x, weight) = (widened(operands[0]), widened(operands[1]));
@@ -155,14 +155,14 @@ fn normalized(operands: &[&AnyArray], epsilon: f64) -> Result<(AnyArray, RowMome
     Ok((normal.cast(dtype).eval()?, (Some(mean), scale)))
 }
 
-/// The floating-point operations of a norm for an element, over several passes.
+/// The number of floating-point operations of a norm per element, over several passes.
 const FLOPS_AN_ELEMENT: usize = 64;
 
 /// The values that the gradients of a normalization are computed from.
 #[derive(Clone)]
 struct NormalizedRows {
     weight: AnyArray,
-    /// The mean subtracted from each row; `None` for `rms_norm`.
+    /// The mean that is subtracted from each row, or `None` for `rms_norm`.
     mean: Option<AnyArray>,
     /// The factor of each row.
     scale: AnyArray,
@@ -170,8 +170,8 @@ struct NormalizedRows {
 }
 
 impl NormalizedRows {
-    /// Returns the means, for `layer_norm`, and the scales. If a tape tracks `x`, they are computed
-    /// again. Otherwise, they are the saved values.
+    /// Returns the scales and, for `layer_norm`, the means. If a tape tracks `x`, computes them
+    /// again. Otherwise, returns the saved values.
     #[track_caller]
     fn statistics(&self, x: &AnyArray) -> Result<RowMoments> {
         if !is_any_tracked(&[x])? {
@@ -184,8 +184,8 @@ impl NormalizedRows {
         Ok((Some(mean), scale))
     }
 
-    /// Returns the gradients of `x`, the weight and, if there is one, the bias. With n the
-    /// normalized rows, and a the gradient times the weight, the gradient of `x` is scale (a −
+    /// Returns the gradients of `x`, the weight and, if there is one, the bias. Let n be the
+    /// normalized rows, and a the gradient times the weight. The gradient of `x` is scale (a −
     /// mean(a) − n mean(a n)). For `rms_norm`, it is scale (a − n mean(a n)).
     #[track_caller]
     fn back(&self, x: &AnyArray, gradient: &AnyArray) -> Result<Vec<AnyArray>> {
@@ -224,12 +224,13 @@ impl NormalizedRows {
     }
 }
 
-/// Returns the elements in the type that they are computed in.
+/// Returns the elements in the accumulation type.
 pub(crate) fn widened(x: &AnyArray) -> AnyLazy {
     x.lazy().cast(x.dtype.computed_in())
 }
 
-/// Checks that `vector` is as long as the last axis of `x`, and that both are on one device.
+/// Checks that `vector` is as long as the last axis of `x`, and that the two arrays are on one
+/// device.
 #[track_caller]
 fn check(operation: &str, x: &AnyArray, name: &str, vector: &AnyArray) -> Result<()> {
     same_device(operation, ("x", x), (name, vector))?;

@@ -1,7 +1,7 @@
 //! The factors by which normalizations multiply rows.
 //!
-//! On the host, rows whose squares leave the range of the type are scaled by a power of two first.
-//! So elements of any size are normalized. Other rows are computed once, without scaling.
+//! On the host, rows whose squares leave the range of the type are first scaled by a power of two.
+//! Other rows are computed once, without scaling.
 
 use crate::array::{AnyArray, DType};
 use crate::error::Result;
@@ -22,8 +22,8 @@ pub(crate) fn scale_of(variance: &AnyLazy, epsilon: f64) -> AnyLazy {
 /// The maximum epsilon with which no sum of `f32` rounds to infinity.
 const LARGE_EPSILON: f64 = 1e30;
 
-/// Returns `epsilon` as a number of `dtype`, in which a normalization is computed. A positive
-/// epsilon stays positive.
+/// Returns `epsilon` for a normalization that is computed in `dtype`. A positive epsilon stays
+/// positive.
 fn epsilon_in(dtype: DType, epsilon: f64) -> f64 {
     let least = match dtype {
         DType::F64 => f64::MIN_POSITIVE,
@@ -78,7 +78,8 @@ pub(crate) fn scale_of_squares(
     Ok(scale_in_range([squares, again], &scales, epsilon)?.lazy())
 }
 
-/// Returns the variance below which squares lose digits; 0 if they are far below `epsilon`.
+/// Returns the variance below which squares lose digits, or 0 if such squares are far below
+/// `epsilon`.
 fn least_variance(dtype: DType, epsilon: f64) -> f64 {
     let (least, precision) = match dtype {
         DType::F64 => (2.0_f64.powi(-960), 2.0_f64.powi(60)),
@@ -90,8 +91,8 @@ fn least_variance(dtype: DType, epsilon: f64) -> f64 {
     }
 }
 
-/// Returns the factors of rows from their variances, and from the variances of the rows times
-/// `scales`. The first variance is used where the scale is 1.
+/// Returns the factors of rows. `variance` has the variances of the rows, and `scaled` the
+/// variances of the rows times `scales`. If the scale of a row is 1, `variance` is used.
 #[track_caller]
 fn scale_in_range(
     [variance, scaled]: [AnyArray; 2],
@@ -107,7 +108,8 @@ fn scale_in_range(
     );
     let epsilons = (wide.clone() * epsilon * wide.clone()).maximum(least);
     let factor = (scaled.lazy().cast(DType::F64) + epsilons).rsqrt() * wide;
-    // With a positive epsilon, a constant row has a finite factor: 0 times infinity would be NaN.
+    // With a positive epsilon, the factor of a constant row is finite, because 0 times infinity
+    // would be NaN.
     let most = match (epsilon > 0.0, dtype) {
         (true, DType::F64) => f64::MAX,
         (true, _) => f32::MAX.into(),

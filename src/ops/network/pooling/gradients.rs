@@ -14,7 +14,7 @@ use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Tree;
 
-/// Returns the rule of the largest elements. If a window has several largest elements, each gets an
+/// Returns the rule of max pooling. If a window has several largest elements, each of them gets an
 /// equal part of the gradient.
 pub(super) fn of_largest(
     [x, largest]: [SavedArray; 2],
@@ -33,7 +33,7 @@ pub(super) fn of_largest(
     }
 }
 
-/// Returns the rule of the mean of windows of an array of the shape `own`.
+/// Returns the rule of average pooling of an array of shape `own`.
 pub(super) fn of_mean(
     own: Shape,
     windows: Windows,
@@ -46,7 +46,7 @@ pub(super) fn of_mean(
     }
 }
 
-/// Passes the gradients of means back to the elements of an array of the shape `own`.
+/// Returns the gradient of an array of shape `own` from the gradients of the means.
 #[track_caller]
 fn to_windows(gradient: &AnyArray, own: &Shape, windows: Windows) -> Result<AnyArray> {
     let share = (gradient.lazy() / windows.count()).eval()?;
@@ -59,8 +59,8 @@ fn to_windows(gradient: &AnyArray, own: &Shape, windows: Windows) -> Result<AnyA
     }
 }
 
-/// Passes a share to each element of a window. Returns, for each element of the shape `own`, the
-/// sum of its shares from all windows.
+/// Returns the gradient of an array of shape `own`. The gradient of an element is the sum of the
+/// shares of all windows that have the element.
 #[track_caller]
 fn to_all(share: &AnyArray, own: &Shape, windows: Windows) -> Result<AnyArray> {
     let whole = Layout::contiguous(own)?;
@@ -69,8 +69,9 @@ fn to_all(share: &AnyArray, own: &Shape, windows: Windows) -> Result<AnyArray> {
     sum_of_windows(share, part, whole)
 }
 
-/// Passes the gradients of the largest elements back. If large windows overlap, the gradients pass
-/// through the largest elements of each window's columns, as in the forward pass.
+/// Returns the gradient of `x` from the gradients of the largest elements. If large windows
+/// overlap, the gradients pass through the largest elements of each window's columns, like in the
+/// forward pass.
 #[track_caller]
 fn to_largest(
     [x, largest]: [&AnyArray; 2],
@@ -95,8 +96,8 @@ fn to_largest(
     to_ties([x, tallest], &share, columns)
 }
 
-/// Returns the weights of the elements of an array of the shape `own`, in the type of the gradient.
-/// A weight is 0 in the padding, and 1 elsewhere. Returns `None` if there is no padding.
+/// Returns the weights of the elements of an array of shape `own`, in the type of the gradient. A
+/// weight is 0 in the padding, and 1 elsewhere. Returns `None` if there is no padding.
 #[track_caller]
 fn inside(own: &Shape, gradient: &AnyArray, windows: Windows) -> Result<Option<AnyArray>> {
     let [rows, columns] = windows.padding;
@@ -113,8 +114,7 @@ fn inside(own: &Shape, gradient: &AnyArray, windows: Windows) -> Result<Option<A
     Ok(Some(weights.broadcast_to(own)?))
 }
 
-/// Passes the gradients of the largest elements back in one pass, for windows that have no element
-/// in common.
+/// Computes [`to_largest`] in one pass, for windows that have no element in common.
 #[track_caller]
 fn to_ties_apart(
     [x, largest]: [&AnyArray; 2],
@@ -135,8 +135,8 @@ fn to_ties_apart(
     Ok(sum)
 }
 
-/// Returns the share of each of `elements`. If the element equals the largest, or the share is NaN,
-/// it is the window's share. Otherwise it is 0.
+/// Returns the share of each of `elements`. If the element equals the largest element, or the
+/// window's share is NaN, it gets the window's share. Otherwise, it gets 0.
 fn given(elements: AnyLazy, largest: &AnyArray, share: AnyLazy) -> AnyLazy {
     let is_given = elements.eq(largest.lazy()).or(share.clone().is_nan());
     let nothing = AnyLazy::number(share.dtype(), 0.0);
@@ -158,8 +158,8 @@ fn share_of(
     Ok(AnyLazy::select(largest.lazy().is_nan(), nan, share))
 }
 
-/// Sums the weights of the elements of each window that equal its largest, in the type `wide`. A
-/// weight is 1, or the element of `weights`.
+/// Sums the weights of the elements of each window that equal the window's largest element, in the
+/// type `wide`. A weight is 1, or the element of `weights`.
 #[track_caller]
 fn sum_of_ties(
     [x, largest]: [&AnyArray; 2],
@@ -168,7 +168,7 @@ fn sum_of_ties(
     windows: Windows,
 ) -> Result<AnyLazy> {
     let number = |value| AnyLazy::number(wide, value);
-    // The ties among the elements that `part` selects of `x` and of `weights`.
+    // Returns the weights of the ties among the elements that `part` selects.
     let ties = |part: &dyn Fn(&Layout) -> Result<Layout>| -> Result<AnyLazy> {
         let is_largest = x.viewed(part(&x.layout)?).lazy().eq(largest.lazy());
         let weight = match weights {
@@ -188,8 +188,9 @@ fn sum_of_ties(
     })
 }
 
-/// Passes a window's share to each element that equals the largest of the window. A share that is
-/// NaN is passed to every element. Then adds up the shares that an element gets from all windows.
+/// Returns the gradient of `x`: the sum of the shares that each element gets from all windows. An
+/// element gets the share of a window if it equals the window's largest element. If a share is NaN,
+/// every element of the window gets it.
 #[track_caller]
 fn to_ties([x, largest]: [&AnyArray; 2], share: &AnyArray, windows: Windows) -> Result<AnyArray> {
     let given = |elements: Layout| given(x.viewed(elements).lazy(), largest, share.lazy()).eval();
@@ -199,7 +200,8 @@ fn to_ties([x, largest]: [&AnyArray; 2], share: &AnyArray, windows: Windows) -> 
         let (elements, parts) = (windows.first(&x.layout)?, windows.first(&whole)?);
         return sum_of_windows(given(elements)?, parts, whole);
     }
-    // Position by position: the shares of a position take as much memory as a result of the pool.
+    // The loop handles one position at a time, because the shares of one position are as large as
+    // the result.
     let mut sum = share.zeros(x.shape())?;
     for position in positions {
         let given = given(windows.at(&x.layout, position)?)?;

@@ -10,13 +10,13 @@ use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::expression::graph::MOST_RESULTS;
 use cachescope_kernels::reduce::Max;
 
-/// The maximum number of elements of a window that is combined element by element, for all windows
-/// at once.
+/// The maximum number of elements of a window that is reduced position by position. Each step
+/// combines one position of all windows.
 const FEW: usize = 16;
 
-/// The maximum number of elements of a window whose gradient is one pass. With more elements, the
-/// expression graph would be longer than the window of its search for equal nodes. Common parts
-/// would then be computed again.
+/// The maximum number of elements of a window whose gradient is computed in one pass. With more
+/// elements, the expression graph would be longer than the window of its search for equal nodes.
+/// Common subexpressions would then be computed again.
 const MOST_APART: usize = 6;
 const _: () = assert!(MOST_APART <= MOST_RESULTS);
 
@@ -25,8 +25,8 @@ const _: () = assert!(MOST_APART <= MOST_RESULTS);
 struct Windows {
     size: [usize; 2],
     stride: [usize; 2],
-    /// The rows and columns at each edge of the array that are padding. They are never the largest
-    /// elements.
+    /// The number of rows and the number of columns of padding at each edge. Padding is never a
+    /// largest element.
     padding: [usize; 2],
 }
 
@@ -37,12 +37,12 @@ impl<T: Numeric> Array<T> {
     /// The array is `[N, C, H, W]` or `[C, H, W]`. The last two axes of the result have the lengths
     /// `(H - size[0]) / stride[0] + 1` and `(W - size[1]) / stride[1] + 1`. Rows and columns that
     /// fill no window are left out. The gradient of a result is divided equally among all elements
-    /// of the window that equal the result, as for [`max`](Self::max). If the result is NaN, the
+    /// of the window that equal the result, like for [`max`](Self::max). If the result is NaN, the
     /// gradient is NaN for the whole window.
     ///
     /// Only the result needs memory, unless windows of more than 16 elements overlap. In this case,
-    /// the largest elements of each window's columns are stored first, `W` in each row of the
-    /// result.
+    /// the largest elements of each window's columns are stored first. They have `W` elements for
+    /// each row of the result.
     ///
     /// # Examples
     ///
@@ -56,15 +56,15 @@ impl<T: Numeric> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has neither three axes nor
-    /// four, a window does not fit or is empty, or a step is 0; and
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has neither three axes nor four
+    /// axes, a window does not fit or is empty, or a step is 0.
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory.
     #[track_caller]
     pub fn max_pool2d(&self, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
         self.max_pool2d_padded(size, stride, [0, 0])
     }
 
-    /// Like [`max_pool2d`](Self::max_pool2d), for an array whose edges are padding of −∞. Padding
+    /// Like [`max_pool2d`](Self::max_pool2d), for an array whose edges are padded with −∞. Padding
     /// gets no gradient.
     #[track_caller]
     pub(crate) fn max_pool2d_padded(
@@ -84,8 +84,8 @@ impl<T: Float> Array<T> {
     /// Returns the mean of each window of `size` rows and columns, in steps of `stride`. Means of
     /// `f16` and `bf16` are computed in `f32`.
     ///
-    /// Shapes and memory are as for [`max_pool2d`](Self::max_pool2d), except that sums of `f16` and
-    /// `bf16` are stored as `f32`.
+    /// The shapes and the memory are like for [`max_pool2d`](Self::max_pool2d), except that sums of
+    /// `f16` and `bf16` are stored as `f32`.
     ///
     /// # Examples
     ///
@@ -99,7 +99,7 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`max_pool2d`](Self::max_pool2d).
+    /// As for [`max_pool2d`](Self::max_pool2d).
     #[track_caller]
     pub fn avg_pool2d(&self, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
         let windows = Windows::of("avg_pool2d", self.layout().shape(), size, stride)?;
@@ -110,8 +110,8 @@ impl<T: Float> Array<T> {
 impl Windows {
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the shape is not one of images, or the
-    /// windows do not fit.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the shape is neither `[N, C, H, W]` nor
+    /// `[C, H, W]`, or the windows do not fit.
     #[track_caller]
     fn of(operation: &str, shape: &Shape, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
         let fits = match *shape.dims() {
@@ -143,7 +143,8 @@ impl Windows {
     }
 
     /// Splits large windows that overlap, because they would read each element many times. Returns
-    /// windows of one column, and windows of one row over the results of the columns.
+    /// windows of one column, and windows of one row over the results of the columns. Returns
+    /// `None` for other windows.
     fn one_by_one(self) -> Option<[Self; 2]> {
         let [height, width] = self.size;
         let overlap = self.stride[0] < height || self.stride[1] < width;
@@ -161,20 +162,19 @@ impl Windows {
         ])
     }
 
-    /// Returns whether one pass can compute a value for each position. For this, windows must have
-    /// few elements, and no element in common.
+    /// Returns whether windows have few elements, and no element in common. One pass can then
+    /// compute a value for each position.
     fn are_apart(self) -> bool {
         let [height, width] = self.size;
         let apart = self.stride[0] >= height && self.stride[1] >= width;
         apart && height.saturating_mul(width) <= MOST_APART
     }
 
-    /// Returns the number of elements of a window.
     fn count(self) -> f64 {
         self.size[0] as f64 * self.size[1] as f64
     }
 
-    /// Returns the elements of all windows, whose axes are the last.
+    /// Returns the elements of all windows. The last two axes index the elements of a window.
     #[track_caller]
     fn view(self, x: &AnyArray) -> Result<AnyLazy> {
         Ok(x.viewed(self.layout(&x.layout)?).lazy())
@@ -192,8 +192,8 @@ impl Windows {
         Ok(windows.dims()[..own.ndim()].iter().collect())
     }
 
-    /// Returns the layout of [`view`](Self::view) with the axes of a window first. So the last axes
-    /// go over all windows, and rows are long.
+    /// Returns the layout of [`view`](Self::view) with the axes of a window first. The last axes
+    /// then index all windows, so that rows are long.
     #[track_caller]
     fn first(self, of: &Layout) -> Result<Layout> {
         let windows = self.layout(of)?;
@@ -222,8 +222,7 @@ impl Windows {
         Ok(windows.starting_at(windows.offset().wrapping_add_signed(steps)))
     }
 
-    /// Returns, for each of the [`positions`](Self::positions), the elements of all windows at this
-    /// position.
+    /// Returns the elements of all windows at each of the [`positions`](Self::positions).
     #[track_caller]
     fn places(self, x: &AnyArray) -> Result<Vec<AnyLazy>> {
         let positions = self.positions().into_iter();
