@@ -1,10 +1,10 @@
 //! A small GPT that learns a text about memory letter by letter, and then continues the text.
-//! `cargo run --release --example char_transformer [FOLDER]` writes the curve of the loss and the
-//! text to the folder.
+//! `cargo run --release --example char_transformer [FOLDER]` writes the loss curve and the text to
+//! the folder.
 //!
 //! `cargo run --release --example char_transformer -- --dry-run` trains nothing. It prints the
 //! memory of a training step, for several batch sizes, without and with an activation budget. The
-//! networks are this one, and networks of GPT-2's sizes.
+//! networks are this example's network and two networks of GPT-2's sizes.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -22,19 +22,17 @@ use shared::{charts, progress, savings};
 
 const TEXT: &str = include_str!("data/loop.txt");
 const STEPS: usize = 600;
-/// The number of launches, on CUDA, of the gradients that were captured as a graph.
+/// The number of launches of the captured gradients on CUDA.
 const GRAPH_STEPS: usize = 50;
 const BATCH: usize = 16;
-/// The number of letters that the network reads at once.
+/// The context of the network, in letters.
 const LENGTH: usize = 64;
 const DROPOUT: f64 = 0.1;
-/// With a budget, a step saves 1 / `BUDGET_DIVISOR` of the bytes that a step without a budget
-/// saves.
+/// The bytes that a step saves without a budget, divided by the budget.
 const BUDGET_DIVISOR: u64 = 8;
-/// The number of letters that the network writes at the end.
+/// The number of letters that the trained network generates.
 const WRITTEN: usize = 300;
 
-/// The sizes of a network.
 #[derive(Clone, Copy)]
 struct Size {
     letters: usize,
@@ -44,7 +42,7 @@ struct Size {
     layers: usize,
 }
 
-/// The network that is trained.
+/// The sizes of the trained network. `main` sets `letters`.
 const SMALL: Size = Size {
     letters: 0,
     length: LENGTH,
@@ -53,7 +51,7 @@ const SMALL: Size = Size {
     layers: 2,
 };
 
-/// GPT-2 with 124 million and with 1.5 billion parameters.
+/// The sizes of GPT-2 with 124 million parameters.
 const GPT_2: Size = Size {
     letters: 50_257,
     length: 1024,
@@ -98,8 +96,8 @@ impl Gpt {
         })
     }
 
-    /// Returns the scores, of shape `[batch, length, letters]`, of the letter after each letter of
-    /// `text`, of shape `[batch, length]`.
+    /// Returns the scores of the next letter at each position of `text`. `text` has the shape
+    /// `[batch, length]`; the scores have the shape `[batch, length, letters]`.
     fn forward(&self, text: &Array<i64>, dropped: f64) -> Result<Array<f32>> {
         let places = self.places.weight.slice(s![..text.shape()[1], ..])?;
         let mut x = (self.letters.forward(text)? + places).eval()?;
@@ -117,7 +115,7 @@ impl Gpt {
             .cross_entropy(&next.flatten()?)
     }
 
-    /// Continues `text` with letters that are drawn with the probabilities of the scores.
+    /// Continues `text` with letters drawn from the softmax of the scaled scores.
     fn write(&self, mut text: Vec<i64>, count: usize) -> Result<Vec<i64>> {
         let first = text.len();
         while text.len() < first + count {
@@ -149,7 +147,7 @@ impl Block {
     }
 }
 
-/// Makes a network, and trains two steps of it, because only the second step reads the optimizer's
+/// Makes a network and trains it for two steps, because only the second step reads the optimizer's
 /// states. Returns the bytes that a step saves for its backward pass.
 fn two_steps(size: Size, batch: usize) -> Result<u64> {
     let mut gpt = Gpt::new(size)?;
@@ -165,8 +163,8 @@ fn two_steps(size: Size, batch: usize) -> Result<u64> {
     Ok(measured.report().saved_bytes)
 }
 
-/// Trains two steps that save at most `budget_bytes` and recompute the other values. Each gradient
-/// is freed as soon as its parameter has been updated.
+/// Makes a network and trains it for two steps with an activation budget. Each gradient is freed as
+/// soon as its parameter has been updated.
 fn two_small_steps(size: Size, batch: usize, budget_bytes: u64) -> Result<()> {
     let mut gpt = Gpt::new(size)?;
     let mut optimizer = AdamW::new(1e-3);
@@ -180,7 +178,7 @@ fn two_small_steps(size: Size, batch: usize, budget_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns letters and their successors. A dry run reads none of them.
+/// Returns letters and their successors, all zero. A dry run reads no values.
 fn zeros(size: Size, batch: usize) -> Result<(Array<i64>, Array<i64>)> {
     let shape = [batch, size.length];
     Ok((Array::zeros(shape)?, Array::zeros(shape)?))

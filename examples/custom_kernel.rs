@@ -1,9 +1,9 @@
-//! A user-defined kernel between array operations: a hot plate cools down by a stencil that is
-//! written in CUDA C++, compiled by NVRTC and launched through cudarc. The result is compared with
-//! array operations on the host.
+//! A user-defined kernel between array operations: a hot plate cools down by a stencil. The stencil
+//! is written in CUDA C++, compiled by NVRTC and launched through cudarc. The result is compared
+//! with the result of array operations on the host.
 //!
-//! The order needs no explicit synchronisation: the kernel runs after the work that wrote its
-//! arrays, and later work on the arrays runs after the kernel.
+//! No explicit synchronisation is needed. The kernel runs after the work that wrote its arrays, and
+//! later work on the arrays runs after the kernel.
 
 use std::error::Error;
 
@@ -17,7 +17,7 @@ const STEPS: usize = 100;
 const RATE: f32 = 0.2;
 const TOLERANCE: f32 = 1e-5;
 
-/// One step of the heat equation. The elements at the edges do not change.
+/// A kernel for one step of the heat equation. The elements at the edges do not change.
 const SOURCE: &str = r#"
 extern "C" __global__ void diffuse(float* out, const float* in, int rows, int columns, float rate) {
     int column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -99,8 +99,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let cooled = {
         let _guard = device.enter();
-        // The first use of NVRTC is an array operation: if NVRTC is missing, the operation's error
-        // says what to install, whereas cudarc would panic.
+        // The first use of NVRTC must be an array operation. If NVRTC is missing, the operation's
+        // error says what to install, whereas cudarc would panic.
         println!("heat at first: {:.3}", plate()?.sum()?.item()?);
         let module = device.cuda_context()?.load_module(compile_ptx(SOURCE)?)?;
         let cooled = by_kernel(&device, &module.load_function("diffuse")?)?;

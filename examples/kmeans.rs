@@ -17,8 +17,8 @@ fn distances(points: &Array<f32>, centres: &Array<f32>) -> Result<Array<f32>> {
     (products * -2.0 + lengths + centres.square().sum_axis(1)?).eval()
 }
 
-/// Picks the first point as a centre, and then repeatedly the point that is farthest from all
-/// centres so far.
+/// Returns the initial centres: the first point, and then repeatedly the point that is farthest
+/// from all centres so far.
 fn first_centres(points: &Array<f32>) -> Result<Array<f32>> {
     let mut centres = points.take(&Array::zeros(1)?, 0)?;
     while centres.shape()[0] < CLUSTERS {
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
             let is_member = is_member.cast::<f32>().eval()?;
             let sums = is_member.transpose()?.matmul(&points)?;
             let counts = is_member.sum_axis(0)?.unsqueeze(1)?;
-            centres.assign(sums / counts.maximum(1.0))?; // in place: nothing leaves the scope
+            centres.assign(sums / counts.maximum(1.0))?; // in place: no array leaves the scope
             distances.min_axis(1)?.mean()?.item()?
         });
         if now >= scatter {

@@ -12,10 +12,10 @@ use shared::savings;
 
 const STEPS: usize = 500;
 const RATE: f32 = 2.0;
-/// The number of images that the weights are learnt from. The others test the result.
+/// The number of training images. The other images test the result.
 const TRAINED: usize = 1400;
 
-/// Returns the probability of every digit for every image: the softmax of its scores.
+/// Returns the probability of every digit for every image: the softmax of the image's scores.
 fn probabilities(
     images: &Array<f32>,
     weights: &Array<f32>,

@@ -16,8 +16,8 @@ fn length(vector: &Array<f64>) -> Result<f64> {
 
 fn main() -> Result<()> {
     let mut generator = Generator::new(3);
-    // All columns have a common component, which makes the largest eigenvalue much larger than the
-    // others.
+    // All columns have a common component. It makes the largest eigenvalue much larger than the
+    // other eigenvalues.
     let rectangle = (Array::<f64>::randn_with(&mut generator, [N, N / 2])? + 0.2).eval()?;
     let matrix = (rectangle.matmul(&rectangle.transpose()?)? / N as f64).eval()?;
     let start = Array::<f64>::randn_with(&mut generator, N)?;
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
             let image = matrix.matmul(&vector)?;
             eigenvalue = (&image * &vector).sum()?.item()?; // Rayleigh's quotient
             let residual = (&image - eigenvalue * &vector).eval()?;
-            vector.assign(&image / length(&image)?)?; // in place: nothing leaves the scope
+            vector.assign(&image / length(&image)?)?; // in place: no array leaves the scope
             length(&residual)? / eigenvalue
         });
         if residual < TOLERANCE {

@@ -1,4 +1,4 @@
-//! `sin(rand(n))` a thousand times: first without a scope, then inside one.
+//! Computes `sin(rand(n))` a thousand times: first without a scope, then inside a scope.
 
 use cachescope::{Array, Device, Result, cache_scope, cache_stats, invalidate_cache};
 

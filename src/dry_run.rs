@@ -23,11 +23,12 @@ const RECORDED: RecordOptions = RecordOptions {
 /// The maximum number of program lines that `Display` lists.
 const LINES: usize = 8;
 
-/// A run on a device without data, with the memory that it needed.
+/// The result of a dry run, with the memory that the run needed.
 ///
-/// `Display` writes both peaks, and the calls of a simulated driver. For each scope that was
-/// entered twice, the peaks in the first and in the last entry follow. At the end are the lines
-/// that held the most memory at the peak.
+/// `Display` writes the peaks of live and of reserved bytes, and the calls of a simulated driver.
+/// For each scope that was entered more than once, it then writes the peaks in the first and in the
+/// last entry. Finally, it writes the program lines that allocated the most memory live at the
+/// peak.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DryRun<R> {
@@ -42,7 +43,7 @@ pub struct DryRun<R> {
 }
 
 impl<R> DryRun<R> {
-    /// Returns the recording of the run, for every report.
+    /// Returns the recording of the run, for reports.
     ///
     /// # Examples
     ///
@@ -59,8 +60,8 @@ impl<R> DryRun<R> {
         &self.profile
     }
 
-    /// Returns a summary of each line that allocated, first the line that held the most memory at
-    /// the peak.
+    /// Returns a summary of each line that allocated memory. The summaries are sorted by the memory
+    /// at the peak, the largest first.
     ///
     /// # Examples
     ///
@@ -77,8 +78,8 @@ impl<R> DryRun<R> {
         sites
     }
 
-    /// Returns the memory calls of the driver, with the time that a table of costs gives them.
-    /// Returns `None` for a host, whose driver is not simulated.
+    /// Returns the memory calls of the driver, with their times by a table of costs. Returns `None`
+    /// for a host, whose driver is not simulated.
     ///
     /// # Examples
     ///
@@ -96,9 +97,9 @@ impl<R> DryRun<R> {
         self.ledger.as_ref()
     }
 
-    /// Returns whether a device with `capacity_bytes` of memory has room for the bytes that were
-    /// reserved. The program may fit in less memory, because scarce memory is used with more care.
-    /// Only a run with that capacity is certain.
+    /// Returns whether the reserved bytes fit into a device with `capacity_bytes` of memory. The
+    /// program may fit into less memory, because scarce memory is used with more care. Only a dry
+    /// run with this capacity is certain.
     ///
     /// # Examples
     ///
@@ -190,7 +191,6 @@ fn entry_peaks(profile: &Profile) -> Vec<EntryPeaks> {
     peaks.filter(|peaks| peaks.count > 1).collect()
 }
 
-/// Records the peak of an entry that ended.
 fn note_entry(
     ended: &mut Vec<(Option<u32>, EntryPeaks)>,
     profile: &Profile,
@@ -213,12 +213,12 @@ fn note_entry(
     ended.push((scope, peaks));
 }
 
-/// Runs `f` with a device without data as the current device, and returns what it needed.
+/// Runs `f` on a device without data, and returns the memory that `f` needed.
 ///
 /// Everything except the kernels runs as on the device that `options` describe: shapes and their
-/// errors, scopes, policies, pools, limits, plans, gradients and optimizers. Reads give zeros, so a
-/// program that branches on a value takes the branch of 0. Arrays that were made outside of `f` are
-/// on other devices, so make the model inside of `f`. `f` may run several steps, because a first
+/// errors, scopes, policies, pools, limits, plans, gradients and optimizers. Reads return zeros, so
+/// a program that branches on a value takes the branch of 0. Arrays that were made outside of `f`
+/// are on other devices, so make the model inside of `f`. Run several steps in `f`, because a first
 /// step differs from later steps. After the run, the random number generator of this thread has the
 /// state from before the run. Memory that `f` requests on other devices is real, and not counted.
 ///
@@ -242,8 +242,8 @@ fn note_entry(
 /// # Errors
 ///
 /// The errors of [`Device::meta`] and of `f`, and [`OutOfMemory`](ErrorKind::OutOfMemory) if the
-/// program does not fit. [`Unsupported`](ErrorKind::Unsupported) if the program made more
-/// operations than can be recorded, some two million on each thread.
+/// program does not fit. [`Unsupported`](ErrorKind::Unsupported) if `f` makes more operations than
+/// can be recorded, about two million on each thread.
 #[track_caller]
 pub fn dry_run<R>(options: MetaOptions, f: impl FnOnce() -> Result<R>) -> Result<DryRun<R>> {
     let device = Device::meta(options)?;
@@ -274,12 +274,12 @@ fn run_on<R>(device: &Device, f: impl FnOnce() -> Result<R>) -> Result<R> {
     })
 }
 
-/// Returns the largest number of `range` with which `f` fits in a device without data, or `None` if
-/// no number fits. Use it to find the largest batch that fits.
+/// Returns the largest number of `range` with which `f` fits into a device without data. Returns
+/// `None` if no number fits. Use it to find the largest batch that fits.
 ///
-/// Each number gets a device of its own. From the first number on, the search doubles its increment
-/// until a number does not fit, and then bisects. The search assumes that a number fits if a larger
-/// number fits.
+/// Each number is tried on its own device. From the first number on, the search doubles its
+/// increment until a number does not fit, and then bisects. The search assumes that a number fits
+/// if a larger number fits.
 ///
 /// # Examples
 ///
@@ -319,8 +319,9 @@ pub fn largest_fit(
     Ok(fitting)
 }
 
-/// Returns the next number to try, if there is any: `step` after the largest number that fits, or
-/// the middle between that number and the smallest number that does not fit.
+/// Returns the next number to try, if there is any. If no number has failed, the next number is
+/// `step` after the largest number that fits. Otherwise, it is in the middle between `fitting` and
+/// `failing`.
 fn next_number(
     range: RangeInclusive<usize>,
     fitting: Option<usize>,
@@ -337,7 +338,7 @@ fn next_number(
     (number > fitting).then_some(number)
 }
 
-/// Returns whether `f` runs in the memory of a device with these options.
+/// Returns whether `f` runs in the memory of a device with `options`.
 #[track_caller]
 fn fits(options: &MetaOptions, f: impl FnOnce() -> Result<()>) -> Result<bool> {
     let device = Device::meta(options.clone())?;

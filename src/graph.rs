@@ -10,10 +10,10 @@ use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 /// Captured work that can be launched.
 ///
-/// Until it drops, a graph pins the memory that it uses: the memory of arrays from outside, and the
-/// slab of a scope under [`Policy::Plan`](crate::Policy::Plan). The scope gets a new slab if it is
-/// entered again. A graph writes by address, so every launch writes to the arrays that the body
-/// wrote to, and to clones that share their memory.
+/// Until it drops, a graph pins the memory of arrays from outside, and the slab of a scope under
+/// [`Policy::Plan`](crate::Policy::Plan). If the scope is entered again, it gets a new slab. A
+/// graph writes by address. Every launch writes to the arrays that the body wrote to, and to clones
+/// that share their memory.
 pub struct Graph {
     executable: Executable,
     memory: CapturedMemory,
@@ -22,12 +22,12 @@ pub struct Graph {
 }
 
 /// Captures, as a graph, the work that `body` enqueues on the thread's current stream of `device`.
-/// The device is current inside of `body`. Nothing is executed yet.
+/// The device is current inside of `body`. The capture executes no work.
 ///
-/// The body must not reserve memory. Wrap it in a scope under
+/// The body must not reserve memory. Wrap the body in a scope under
 /// [`Policy::Plan`](crate::Policy::Plan), and run it twice before the capture. After the two runs,
 /// the scope has its slab, and kernels are compiled. Arrays from outside are read and updated in
-/// place; arrays that the body returns hold their values after a launch. Numbers (a learning rate,
+/// place. Arrays that outlive the body have their values after a launch. Numbers (a learning rate,
 /// the state of a generator) are fixed at capture. A
 /// [capturable](crate::grad::optim::Adam::capturable) optimizer stores its rate on the device,
 /// where it can change.
@@ -58,10 +58,11 @@ pub struct Graph {
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported) on the host device, and inside of a function that
-/// computes gradients, such as [`value_and_grad`](crate::grad::value_and_grad). Also `Unsupported`
-/// where the body reserves memory, copies from or to the host, waits, or uses another stream.
-/// Errors of the body. [`Driver`](crate::ErrorKind::Driver) where the driver fails.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) on the host device, and inside of a function
+/// whose gradients are computed, such as by [`value_and_grad`](crate::grad::value_and_grad).
+/// [`Unsupported`](crate::ErrorKind::Unsupported) if the body reserves memory, copies from or to
+/// the host, waits, or uses another stream. Errors of the body.
+/// [`Driver`](crate::ErrorKind::Driver) if the driver fails.
 #[track_caller]
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
     refuse_while_tracking("capture")?;
@@ -91,12 +92,11 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
 }
 
 impl Graph {
-    /// Launches the graph on the stream that it was captured on. The launch is ordered after
-    /// earlier work of other streams on its arrays, and before later work of other streams on its
-    /// arrays.
+    /// Launches the graph on the stream that it was captured on. The launch is ordered between the
+    /// earlier and the later work of other streams on its arrays.
     ///
     /// Several threads may launch graphs and use the arrays concurrently. Each launch is atomic,
-    /// and their order is unspecified.
+    /// and the order of launches is unspecified.
     ///
     /// # Examples
     ///
@@ -122,10 +122,10 @@ impl Graph {
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) inside another capture, and inside of a
-    /// function that computes gradients. [`Driver`](crate::ErrorKind::Driver) where the driver
-    /// fails. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where another thread exports
-    /// one of the arrays to foreign code ([`Array::cuda_view`](crate::Array::cuda_view)), and
-    /// either side writes to the array.
+    /// function whose gradients are computed. [`Driver`](crate::ErrorKind::Driver) if the driver
+    /// fails. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if another thread exports one
+    /// of the arrays to foreign code ([`Array::cuda_view`](crate::Array::cuda_view)), and the graph
+    /// or the foreign code writes to the array.
     #[track_caller]
     pub fn launch(&self) -> Result<()> {
         refuse_while_tracking("launch")?;

@@ -1,5 +1,5 @@
-// README links to paths of the repository. Rustdoc takes the first definition of a label. The
-// definitions below link to files of the package on docs.rs.
+// README.md links to paths of the repository. Rustdoc uses the first definition of a link label.
+// Therefore the definitions below replace these links by links to docs.rs.
 #![doc = "[All pages]: https://docs.rs/crate/cachescope/latest/source/docs/SUMMARY.md"]
 #![doc = "[Benchmarks]: https://docs.rs/crate/cachescope/latest/source/docs/benchmarks.md"]
 #![doc = "[cachescope-memory]: https://docs.rs/cachescope-memory"]
@@ -19,8 +19,8 @@ mod macros;
 pub use cachescope_kernels::functions;
 pub use cachescope_memory::{plan, simulation};
 
-// The layers, bottom up: each may name only the layers above it in this list. The layers of the
-// memory are a crate.
+// The layers, bottom up: each layer may use only the layers above it in this list. The layers of
+// the memory are a separate crate.
 #[cfg(feature = "collective")]
 use cachescope_memory::internal::memory;
 use cachescope_memory::internal::{buffer, context, device, error, size, sync, text};
@@ -74,8 +74,8 @@ pub use ops::{
     attention, complex, concat, einsum, eval, manual_seed, select, stack, update,
 };
 
-// Public, so that a program can name these items. Hidden, because no program needs their
-// documentation.
+// The items are public, so that a program can name them. They are hidden, because no program needs
+// their documentation.
 #[doc(hidden)]
 pub use cachescope_memory::parse_bytes;
 #[doc(hidden)]
@@ -93,8 +93,8 @@ pub mod prelude {
 }
 
 /// The node types of expressions, as they appear in compiler errors; not for direct use.
-// Hidden only from rustdoc, because in compiler errors, types of a hidden module have their full
-// paths.
+// The module is hidden only from rustdoc: compiler errors write types of a hidden module with their
+// full paths.
 #[cfg_attr(doc, doc(hidden))]
 pub mod nodes {
     #[doc(hidden)]
@@ -112,9 +112,9 @@ pub mod npy {
 ///
 /// [`Array::to_dlpack`] exports an array, and [`Array::from_dlpack`] imports a tensor of another
 /// library. In Python, a tensor is in a capsule, which `x.__dlpack__(max_version=(1, 1))` returns.
-/// Its name is `dltensor_versioned`, and the consumer renames it to `used_dltensor_versioned`.
-/// A capsule with the name `dltensor` has the structure of DLPack before 1.0:
-/// [`Array::from_dlpack_legacy`] and [`Array::to_dlpack_legacy`].
+/// The capsule's name is `dltensor_versioned`, and the consumer renames it to
+/// `used_dltensor_versioned`. A capsule with the name `dltensor` has the structure of DLPack before
+/// 1.0: [`Array::from_dlpack_legacy`] and [`Array::to_dlpack_legacy`].
 ///
 /// [DLPack]: https://dmlc.github.io/dlpack/latest/
 ///
@@ -168,30 +168,31 @@ pub mod fft {
 /// Factorizations of matrices, and functions that use factorizations, by the names of NumPy's
 /// `linalg`; with the feature `linalg`.
 ///
-/// Matrices are the last two axes of an array of `f32` or `f64`. The axes before index the
-/// matrices, and any length may be 0. Operands have any strides; results are row-major. The host
-/// computes with the crate [faer], and CUDA devices compute with cuSOLVER, which is loaded at run
-/// time.
+/// Matrices are the last two axes of an array of `f32` or `f64`. The other axes index the matrices,
+/// and any length may be 0. Operands have any strides; results are row-major. The host computes
+/// with the crate [faer], and CUDA devices compute with cuSOLVER, which is loaded at run time.
 ///
-/// If a function has no result for a matrix, such as a solve with a singular matrix, an error names
-/// the matrix's position. To detect this case, a function waits for its stream. The exceptions are
-/// [`det`](linalg::det) and [`qr`](linalg::qr), which have a result for every matrix.
+/// If a function has no result for a matrix, an error names the matrix's position. An example is a
+/// solve with a singular matrix. To detect this case, a function waits for its stream. The
+/// exceptions are [`det`](linalg::det) and [`qr`](linalg::qr), which have a result for every
+/// matrix.
 ///
 /// # Derivatives
 ///
 /// Every function has derivatives where it is smooth. [`det`](linalg::det) has first and second
 /// derivatives for every matrix, and higher derivatives for invertible matrices.
 ///
-/// The vectors of equal values ([`eigh`](linalg::eigh), [`svd`](linalg::svd)) are an arbitrary
-/// basis of a space. A loss that depends on the basis has no derivative: its gradient is infinite
-/// or NaN. In the gradient of any other loss, equal values contribute nothing to each other. That
-/// is right for functions of the values, and for norms and traces of V f(w) Vᵀ. For weights of
-/// single elements of V f(w) Vᵀ, a contribution is missing, so write such a loss without vectors.
+/// If eigenvalues or singular values are equal ([`eigh`](linalg::eigh), [`svd`](linalg::svd)),
+/// their vectors are an arbitrary basis of a space. A loss that depends on the basis has no
+/// derivative: its gradient is infinite or NaN. In the gradient of any other loss, equal values
+/// contribute nothing to each other. This is correct for functions of the values, and for norms and
+/// traces of V f(w) Vᵀ. For weights of single elements of V f(w) Vᵀ, a contribution is missing, so
+/// write such a loss without vectors.
 ///
-/// Second derivatives of functions of the values are right at equal values. With vectors, second
-/// derivatives are right by [`jvp`](crate::grad::jvp) and [`hvp`](crate::grad::hvp), which choose
-/// the vectors that are smooth along their direction. For weights of single elements of V f(w) Vᵀ,
-/// `hvp` is NaN at equal values. Gradients of gradients by
+/// Second derivatives of functions of the values are correct at equal values. Second derivatives of
+/// functions of the vectors are correct by [`jvp`](crate::grad::jvp) and [`hvp`](crate::grad::hvp),
+/// which choose vectors that are smooth along their direction. For weights of single elements of V
+/// f(w) Vᵀ, `hvp` is NaN at equal values. Gradients of gradients by
 /// [`value_and_grad`](crate::grad::value_and_grad) leave out the contribution of the vectors of
 /// equal values.
 ///

@@ -2,10 +2,10 @@
 //! if this crate is renamed.
 
 /// Functions of single elements, written in Rust, that fuse into expressions like the built-in
-/// ones.
+/// functions.
 ///
-/// Each `fn` becomes a function of the same name. It takes arrays, expressions or scalars that
-/// broadcast together, and returns a [`Lazy`](crate::Lazy).
+/// Each `fn` becomes a function of the same name. The function accepts arrays, expressions or
+/// scalars that broadcast together, and returns a [`Lazy`](crate::Lazy).
 ///
 /// ```
 /// use cachescope::{Array, elementwise};
@@ -45,11 +45,11 @@
 ///   1.0)`; `max` and `min` are `maximum` and `minimum`;
 /// - calls of other `elementwise!` functions, by path.
 ///
-/// Anything else is a compile error, because it would not run on every device. Operators and
+/// Other syntax is a compile error, because it would not run on every device. Operators and
 /// functions behave as on arrays. Integers wrap, and integer division by zero gives 0. `max`
 /// propagates NaN, and every operation on `f16` and `bf16` rounds its result to the type. Only
 /// shifts differ: the counts of `<<` and `>>` are modulo the number of bits, as in Rust's
-/// `wrapping_shl`. `x.shl(places)` shifts as arrays do.
+/// `wrapping_shl`. `x.shl(places)` shifts like the method of arrays.
 ///
 /// ```
 /// use cachescope::{Array, elementwise};
@@ -82,7 +82,8 @@
 /// Gradients pass through: the derivative is derived from the body. The derivative of an `if` is
 /// the derivative of the branch that is taken. Shifts by `<<` and `>>` are compile errors that name
 /// the operator. To give another derivative, write `#[derivative(…)]`. For each argument, this
-/// attribute names a function of the same arguments that computes the derivative, or `_` for none:
+/// attribute names a function of equal arguments that computes the derivative. Write `_` for an
+/// argument without a derivative:
 ///
 /// ```
 /// use cachescope::grad::value_and_grad;

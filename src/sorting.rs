@@ -1,13 +1,14 @@
 //! Sorts of short lists, compiled once for all types.
 //!
-//! The standard library's sorts are compiled for each type and key: five to ten kilobytes each.
+//! The standard library's sorts are compiled for each type and key. Each instance has five to ten
+//! kilobytes.
 
-/// Sorts items by a number in ascending order. The order of equal items stays.
+/// Sorts items by a number in ascending order. Equal items keep their order.
 pub(crate) fn sort_ascending<T>(items: &mut [T], number: impl FnMut(&T) -> u64) {
     permute(items, order_of(items.iter().map(number).collect()));
 }
 
-/// Sorts items by a number in descending order. The order of equal items stays.
+/// Sorts items by a number in descending order. Equal items keep their order.
 pub(crate) fn sort_descending<T>(items: &mut [T], mut number: impl FnMut(&T) -> u64) {
     sort_ascending(items, |item| !number(item));
 }
@@ -30,10 +31,11 @@ fn order_of(numbers: Vec<u64>) -> Vec<usize> {
     pairs.into_iter().map(|(_, index)| index).collect()
 }
 
-/// Moves each item to the place of its index in `order`.
+/// Moves the item `order[i]` to the position `i`, for each `i`.
 fn permute<T>(items: &mut [T], order: Vec<usize>) {
     for place in 0..items.len() {
-        // If an earlier swap moved the item, `order` at its old place leads to its present place.
+        // If an earlier swap moved the item, `order` at its old position leads to its current
+        // position.
         let mut from = order[place];
         while from < place {
             from = order[from];

@@ -1,9 +1,9 @@
-//! Assertions about memory for tests. They check the peak of a block of code, its growth from entry
-//! to entry, and that it makes no allocations.
+//! Assertions about memory for tests. They check the peak of a block of code, its growth between
+//! entries, and that it makes no allocations.
 //!
 //! They count the exact bytes that the device's arrays and buffers request, on every thread. Pools,
-//! caches and rounding do not count. A test that runs in parallel with others needs a device of its
-//! own.
+//! caches and rounding do not count. A test that runs in parallel with other tests needs its own
+//! device.
 //!
 //! # Examples
 //!
@@ -49,7 +49,7 @@ const OPTIONS: RecordOptions = RecordOptions {
 const LINES: usize = 8;
 
 /// Runs `body`. Returns its result, and the peak of live bytes on the device, above the bytes that
-/// were live before.
+/// were live before `body`.
 ///
 /// # Examples
 ///
@@ -66,8 +66,8 @@ const LINES: usize = 8;
 ///
 /// # Errors
 ///
-/// The error of `body`; [`Unsupported`](ErrorKind::Unsupported) if it made more requests than can
-/// be recorded, some four million on each thread.
+/// The error of `body`. [`Unsupported`](ErrorKind::Unsupported) if `body` made more requests than
+/// can be recorded, about four million on each thread.
 #[track_caller]
 pub fn peak_of<R>(device: &Device, body: impl FnOnce() -> Result<R>) -> Result<(R, u64)> {
     let recording = device.begin_recording(OPTIONS);
@@ -103,7 +103,7 @@ impl Measured {
         })
     }
 
-    /// Returns the lines of these lifetimes with their bytes, the largest first.
+    /// Returns the program lines of the lifetimes with their bytes, the largest first.
     fn lines<'a>(&self, chosen: impl Iterator<Item = &'a AllocationLifetime>) -> String {
         let mut lines: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for lifetime in chosen {
@@ -158,7 +158,7 @@ fn peak_above_start(profile: &Profile) -> Peak {
     peak
 }
 
-/// A block that one of the assertions measures; the macros expand to it.
+/// The measurement of a block; the macros expand to it.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Watch(Recording);
@@ -204,7 +204,7 @@ impl Watch {
     }
 }
 
-/// A block that is entered several times; [`assert_no_growth!`] expands to it.
+/// The measurement of a block that is entered several times; [`assert_no_growth!`] expands to it.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct GrowthWatch {
@@ -231,7 +231,7 @@ impl GrowthWatch {
         }
     }
 
-    /// Returns whether there is another entry to make.
+    /// Returns whether the block must be entered again.
     #[doc(hidden)]
     pub fn next_entry(&mut self) -> bool {
         if self.entries > 0 {
@@ -275,7 +275,7 @@ impl GrowthWatch {
     }
 }
 
-/// Returns the live bytes after these events, relative to the live bytes before them.
+/// Returns the live bytes after `events`, relative to the live bytes before `events`.
 fn live_bytes(events: &[Event]) -> i128 {
     events.iter().map(live_change).sum()
 }
@@ -292,8 +292,9 @@ fn live_change(event: &Event) -> i128 {
 }
 
 /// Asserts that a block's peak is at most `bytes` bytes above the bytes that were live before:
-/// `assert_peak!(&device, bytes, { .. })`. The macro has the block's value. `?`, `return`, `break`
-/// and `continue` act on the code around it, and end the measurement without a verdict.
+/// `assert_peak!(&device, bytes, { .. })`. The macro returns the block's value. `?`, `return`,
+/// `break` and `continue` act on the code around the macro, and end the measurement without an
+/// assertion.
 ///
 /// # Panics
 ///
@@ -318,7 +319,7 @@ macro_rules! assert_peak {
 }
 
 /// Asserts that a block requests no memory of the device, not even from a cache:
-/// `assert_no_allocations!(&device, { .. })`. The macro has the block's value.
+/// `assert_no_allocations!(&device, { .. })`. The macro returns the block's value.
 ///
 /// # Panics
 ///
@@ -342,14 +343,15 @@ macro_rules! assert_no_allocations {
 }
 
 /// Asserts that the live bytes do not grow from entry to entry: `assert_no_growth!("step", 10, { ..
-/// })`. It enters the named scope on the current device `times` times. Then it compares the live
-/// bytes of the device after the first entry and after the last. `?` and `return` act on the code
-/// around it; `continue` starts the next entry.
+/// })`. The macro enters the named scope on the current device `times` times. Then it compares the
+/// live bytes of the device after the first entry and after the last entry. `?` and `return` act on
+/// the code around the macro. `continue` starts the next entry.
 ///
 /// # Panics
 ///
-/// Panics if more bytes are live after the last entry; the message lists the lines that allocated
-/// them. Also panics if `times` is less than 2, and if the block ends the entries by `break`.
+/// Panics if more bytes are live after the last entry than after the first entry. The message lists
+/// the lines that allocated these bytes. Also panics if `times` is less than 2, and if the block
+/// ends the entries by `break`.
 ///
 /// ```should_panic
 /// # use cachescope::{Array, testing::assert_no_growth};

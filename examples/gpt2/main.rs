@@ -20,10 +20,10 @@ use shared::failure::Failure;
 use shared::gpt2::{Gpt2, Tokens};
 use shared::progress;
 
-/// The number of parts of the text in a training step.
+/// The batch size of training, in parts of the text.
 const BATCH: usize = 4;
 const RATE: f64 = 1e-3;
-/// The maximum error of a score that the order of summation may cause.
+/// The tolerance of a score, which depends on the order of summation.
 const ROUNDING: f32 = 1e-2;
 
 fn main() -> ExitCode {
@@ -78,7 +78,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns an error if there is no text, or a token that does not exist.
+/// Returns an error if the text is empty, or if a token is outside the vocabulary.
 fn check(text: &[i64], network: &Gpt2) -> Result<(), Failure> {
     let count = network.size().vocabulary as i64;
     let problem = match text.iter().find(|token| !(0..count).contains(*token)) {
@@ -117,7 +117,7 @@ fn train(network: &mut Gpt2, text: &[i64], steps: usize) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Compares the written tokens with the scores of a pass over the whole text, without a cache.
+/// Asserts that each written token has the highest score in a pass without a cache.
 fn assert_most_likely(network: &Gpt2, seen: &[i64], written: &[i64]) -> Result<()> {
     let text = [seen, &written[..written.len() - 1]].concat();
     let scores = network.forward(&Array::from_slice(&text, [1, text.len()])?)?;

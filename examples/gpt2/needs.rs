@@ -1,4 +1,4 @@
-//! The memory that networks of the published sizes need, by dry runs.
+//! Memory needs of networks of the published sizes, measured by dry runs.
 
 use cachescope::grad::optim::AdamW;
 use cachescope::grad::value_and_step;
@@ -20,7 +20,7 @@ const GPT_2_XL: Size = Size {
     ..GPT_2
 };
 
-/// Prints the bytes that a training step and a generated token need, with a text as long as the
+/// Prints the bytes that a training step and a generated token need. The text is as long as the
 /// context.
 pub(crate) fn print_all() -> Result<()> {
     let options = || MetaOptions {
@@ -43,7 +43,7 @@ fn zeros(size: Size) -> Result<Gpt2> {
     Gpt2::build(size, &mut |_, shape| Array::zeros(shape))
 }
 
-/// Trains two steps, because only the second step reads the optimizer's states.
+/// Trains a network for two steps, because only the second step reads the optimizer's states.
 fn train(size: Size) -> Result<()> {
     let mut network = zeros(size)?;
     let mut optimizer = AdamW::new(1e-4);
@@ -56,7 +56,7 @@ fn train(size: Size) -> Result<()> {
     Ok(())
 }
 
-/// Reads half of the context, and computes the scores of two tokens.
+/// Runs a prompt of half the context, and then two single tokens.
 fn write(size: Size) -> Result<()> {
     let network = zeros(size)?;
     let mut cache = KeyValueCache::new(&network, 1, size.context)?;

@@ -27,7 +27,6 @@ Options:
   --dry-run          Prints the memory that networks of the published sizes need, and ends
   -h, --help         Prints this text";
 
-/// The options of a run.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) model: PathBuf,
@@ -40,7 +39,6 @@ pub(crate) struct Options {
     pub(crate) is_dry: bool,
 }
 
-/// A text as the command line gives it.
 #[derive(Debug)]
 pub(crate) enum Text {
     Tokens(Vec<i64>),

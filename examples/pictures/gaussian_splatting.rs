@@ -1,7 +1,7 @@
 //! Fits a photograph with coloured Gaussians in two dimensions (Zhang et al., "GaussianImage",
-//! 2024): each pixel is the sum of all Gaussians at its place, and Adam optimizes their places,
-//! shapes and colours. `cargo run --release --example gaussian_splatting [FOLDER]` writes the
-//! pictures and the curve of the loss to the folder.
+//! 2024). Each pixel is the sum of all Gaussians at its position. Adam optimizes the positions,
+//! shapes and colours of the Gaussians. `cargo run --release --example gaussian_splatting [FOLDER]`
+//! writes the pictures and the loss curve to the folder.
 
 use std::error::Error;
 use std::fs::File;
@@ -20,20 +20,20 @@ use shared::{charts, progress, savings};
 use pictures::write_png;
 
 const STEPS: usize = 200;
-/// The number of launches, on CUDA, of the gradients that were captured as a graph.
+/// The number of launches of the captured gradients on CUDA.
 const GRAPH_STEPS: usize = 50;
 /// The number of Gaussians.
 const COUNT: usize = 256;
-/// The photograph is reduced by this factor, down and across.
+/// The factor by which the photograph's height and width are reduced.
 const COARSER: usize = 6;
 
-/// The Gaussians, one for each column.
+/// The parameters of the Gaussians.
 #[derive(Parameters)]
 struct Splats {
-    /// The centres from 0 to 1, of shape `[2, COUNT]`: down and across.
+    /// The vertical and horizontal coordinates of the centres, from 0 to 1, of shape `[2, COUNT]`.
     places: Array<f32>,
-    /// The entries a, b and c of the matrix `[[a, 0], [b, c]]` that multiplies the offset from the
-    /// centre, of shape `[3, COUNT]`.
+    /// The entries a, b and c of each Gaussian's matrix `[[a, 0], [b, c]]`, of shape `[3, COUNT]`.
+    /// The matrix multiplies the offset from the centre.
     factors: Array<f32>,
     /// The colours, of shape `[COUNT, 3]`.
     colours: Array<f32>,
@@ -49,16 +49,16 @@ impl Splats {
         })
     }
 
-    /// Returns the colours, of shape `[pixels, 3]`, of the pixels at the places `down` and
-    /// `across`, which have the shape `[pixels, 1]`.
+    /// Returns the colours, of shape `[pixels, 3]`, of the pixels at the coordinates `down` and
+    /// `across`. Each coordinate array has the shape `[pixels, 1]`.
     fn paint(&self, [down, across]: &[Array<f32>; 2]) -> Result<Array<f32>> {
         let row = |array: &Array<f32>, index: usize| array.slice(s![index, ..]);
         let dy = down - row(&self.places, 0)?;
         let dx = across - row(&self.places, 1)?;
         let [a, b, c] = [0, 1, 2].map(|index| row(&self.factors, index));
         let (first, second) = (&dy * a?, dy * b? + dx * c?);
-        // Evaluated in one pass: the distances are never stored in memory, and are recomputed for
-        // the gradients.
+        // One `eval` computes the strengths in one pass. The distances are never stored in memory,
+        // and the gradients recompute them.
         let strengths = ((first.square() + second.square()) * -0.5).exp().eval()?;
         strengths.matmul(&self.colours)
     }
@@ -74,7 +74,7 @@ fn read(path: &Path) -> Result<Array<f32>, Box<dyn Error>> {
     Ok((part.cast::<f32>() / 255.0).eval()?)
 }
 
-/// Returns the places of all pixels.
+/// Returns the vertical and horizontal coordinates of all pixels.
 fn grid(height: usize, width: usize) -> Result<[Array<f32>; 2]> {
     let along = |length: usize| -> Result<Array<f32>> {
         ((Array::arange(0.0, length as f32, 1.0)? + 0.5) / length as f32).eval()

@@ -10,7 +10,7 @@ use cachescope::prelude::*;
 use shared::savings;
 use zune_jpeg::JpegDecoder;
 
-/// The number of frames, which stand for the frames of a camera.
+/// The number of simulated camera frames.
 const FRAMES: usize = 25;
 /// Pascal's triangle, which approximates a Gaussian of standard deviation 1.
 const BLUR: [f32; 5] = [0.0625, 0.25, 0.375, 0.25, 0.0625];
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     savings::print("frame");
 
     let found = edges(&image)?;
-    // An image with a known slope: a ramp rises by 1 everywhere, before and after a blur.
+    // A ramp has a known slope: it rises by 1 everywhere, with or without a blur.
     let ramp = edges(&(Array::<f32>::arange(0.0, 40.0, 1.0)? + Array::zeros([30, 1])?).eval()?)?;
     assert!(
         (&ramp - 1.0).abs().max()?.item()? < 1e-5,

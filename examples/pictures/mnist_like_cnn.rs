@@ -111,7 +111,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if Device::current() != Device::host() {
         let batches = sampler.epoch(0)?;
         let mut batch = train.take(&batches[0])?;
-        // Without dropout, because every launch would drop the elements that the capture dropped.
+        // The graph has no dropout, because every launch would drop the elements that the capture
+        // dropped.
         let graph = Captured::new(&network, |network| {
             network
                 .forward(&batch.images, 0.0)?
@@ -143,7 +144,7 @@ fn accuracy(network: &Network, data: &Dataset) -> Result<f64> {
     guesses.eq(&data.labels).mean()?.item()
 }
 
-/// Returns a picture of kernels of shape `[16, 1, 3, 3]` beside each other, in shades of grey.
+/// Returns a grey picture of all kernels in a row. `weight` has the shape `[16, 1, 3, 3]`.
 fn kernels(weight: &Array<f32>) -> Result<Array<f32>> {
     let scaled = (weight / (weight.abs().max()? * 2.0) + 0.5).eval()?;
     let padded = scaled.pad(&[(0, 0), (0, 0), (0, 1), (0, 1)], 1.0)?;

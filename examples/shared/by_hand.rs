@@ -1,6 +1,5 @@
-//! A network of two layers, and its training step with hand-written gradients. It is the training
-//! step of the example `train_digits`, which computes its gradients automatically. Benchmarks use
-//! this step, too.
+//! A network of two layers, and its training step with hand-written gradients. The example
+//! `train_digits` has an equal step with automatic gradients. Benchmarks use the hand-written step.
 
 use cachescope::{Array, Expr, Generator, Lazy, Result, select};
 
@@ -31,8 +30,8 @@ impl Model {
         })
     }
 
-    /// Runs one step of gradient descent on a batch. Returns the sum, of rank 0, of the images'
-    /// losses before the step.
+    /// Runs one step of gradient descent on a batch. Returns the sum of all images' losses before
+    /// the step, of rank 0.
     pub fn step(&mut self, batch: &Dataset) -> Result<Array<f32>> {
         let hidden = self.hidden.apply(&batch.images)?.relu().eval()?;
         let scores = self.output.apply(&hidden)?.eval()?;
@@ -62,8 +61,8 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Makes weights of variance 2 / inputs, which keep the variance through a relu (He et al.
-    /// 2015).
+    /// Makes random weights of variance 2 / inputs, and a bias of zeros. Through a relu, this
+    /// variance preserves the variance of the signal (He et al. 2015).
     fn new(inputs: usize, outputs: usize, generator: &mut Generator) -> Result<Self> {
         let scale = (2.0 / inputs as f32).sqrt();
         let weights = Array::randn_with(generator, [inputs, outputs])? * scale;
@@ -85,7 +84,7 @@ impl Layer {
     }
 }
 
-/// A trained array, with its velocity.
+/// A trained array and its velocity.
 #[derive(Debug)]
 pub struct Parameter {
     /// The value.
@@ -106,8 +105,8 @@ impl Parameter {
     }
 }
 
-/// Returns the cross-entropy of the scores' softmax, summed over all rows (rank 0), and the
-/// gradient of the mean cross-entropy with respect to the scores.
+/// Returns the loss and the gradient with respect to the scores. The loss is the cross-entropy of
+/// the softmax, summed over all rows. The gradient is of the mean cross-entropy.
 fn cross_entropy(
     scores: &Array<f32>,
     labels: &Array<i64>,

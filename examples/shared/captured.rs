@@ -1,5 +1,5 @@
-//! Gradients as a graph, on CUDA: the computation of a step is captured once. The optimizer steps
-//! between launches, because its learning rate and step count would be fixed at capture.
+//! Gradients of a training step as a CUDA graph. The optimizer is not captured, because the capture
+//! would fix its learning rate and step count.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ pub struct Captured<P> {
 }
 
 impl<P: Parameters> Captured<P> {
-    /// Captures the gradients of `loss` at `parameters`, on the current device. A launch reads the
-    /// parameters, and the arrays that `loss` reads, at their addresses at capture. Write new
+    /// Captures the gradients of `loss` at `parameters`, on the current device. Each launch reads
+    /// the parameters and the other arrays of `loss` at their addresses at capture. Write new
     /// values to these arrays in place. All launches draw equal random numbers.
     pub fn new(parameters: &P, loss: impl Fn(&P) -> Result<Array<f32>>) -> Result<Self> {
         let (mut value, mut gradients) = value_and_grad(parameters, &loss)?;
@@ -28,8 +28,8 @@ impl<P: Parameters> Captured<P> {
                 gradients.zip_arrays(&new_gradients, &mut Overwrite)
             })
         };
-        // The first step records its allocations, from which the memory is planned, and compiles
-        // the kernels.
+        // The first step compiles the kernels and records its allocations. The second step runs in
+        // memory that is planned from this record.
         step()?;
         step()?;
         let graph = graph::capture(&Device::current(), step)?;
@@ -40,7 +40,7 @@ impl<P: Parameters> Captured<P> {
         })
     }
 
-    /// Computes the loss and the gradients anew.
+    /// Launches the graph, which computes the loss and the gradients anew. Returns the gradients.
     pub fn launch(&self) -> Result<&P> {
         self.graph.launch()?;
         Ok(&self.gradients)
@@ -52,7 +52,7 @@ impl<P: Parameters> Captured<P> {
     }
 }
 
-/// Prints the results of some launches.
+/// Prints the loss and the duration of `steps` launches.
 pub fn print(steps: usize, loss: f32, time: Duration) {
     println!(
         "\nas a graph: {steps} steps more in {:.2} s, to a loss of {loss:.4}",

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the folder for an example's files: the folder that the first command-line argument
-/// names, or one in `target`.
+/// Creates and returns the folder for an example's files. The first command-line argument names the
+/// folder. The default is a folder in `target`.
 pub fn folder(example: &str) -> Result<PathBuf, Box<dyn Error>> {
     let named = std::env::args_os().nth(1).map(PathBuf::from);
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/examples-output");

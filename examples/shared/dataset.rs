@@ -15,8 +15,8 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Copies the digits to the current device, and splits them at random: four fifths for
-    /// training, and the others for tests.
+    /// Copies the digits to the current device, and splits them at random. Four fifths are for
+    /// training, and one fifth is for tests.
     pub fn split(digits: &Digits, generator: &mut Generator) -> Result<(Self, Self)> {
         let count = digits.labels.len();
         let all = Self {
@@ -39,8 +39,8 @@ impl Dataset {
         })
     }
 
-    /// Returns the indices of all images in a new order, `batch_size` at a time. The last batch has
-    /// the remainder.
+    /// Returns the indices of all images in a random order, in batches of `batch_size`. The last
+    /// batch may be smaller.
     pub fn batches(&self, batch_size: usize, generator: &mut Generator) -> Result<Vec<Array<i64>>> {
         let count = self.len();
         let order = Array::permutation_with(generator, count)?;
@@ -54,7 +54,7 @@ impl Dataset {
     pub fn len(&self) -> usize {
         self.labels.len()
     }
-    /// Returns whether there are no images.
+    /// Returns whether the data set has no images.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -46,7 +46,8 @@ impl Digits {
         Ok(digits)
     }
 
-    /// Appends the image of a line that is not blank, or returns what is wrong with the line.
+    /// Appends the image of a line, unless the line is blank. The error describes what is wrong
+    /// with the line.
     fn push(&mut self, line: &str) -> Result<(), String> {
         if line.trim().is_empty() {
             return Ok(());
@@ -78,8 +79,8 @@ fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     })
 }
 
-/// Returns the number in a column (counted from 0). The error for text that is not a number from 0
-/// to `max` names the `kind` of number.
+/// Returns the number in a column (counted from 0). If the text is not a number from 0 to `max`,
+/// the error names the `kind` of number.
 fn number(columns: &[&str], column: usize, kind: &str, max: u8) -> Result<u8, String> {
     let text = columns[column];
     let number = text.parse().ok().filter(|&number| number <= max);

@@ -1,4 +1,4 @@
-//! The errors that can end the program early, and the exit codes that it then returns.
+//! Errors that end an example early, and their exit codes.
 
 use std::process::ExitCode;
 use std::{fmt, io};
@@ -16,8 +16,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Prints the error, and returns the exit code: 2 for unreadable input, like a command line
-    /// that does not parse, and 1 for other errors.
+    /// Prints the error and returns the exit code. The code is 2 for unreadable input, like for an
+    /// invalid command line, and 1 for other errors.
     pub fn report(&self) -> ExitCode {
         match self {
             // The reader of the output has closed the pipe.

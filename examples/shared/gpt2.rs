@@ -1,6 +1,6 @@
 //! GPT-2 in the form that Hugging Face publishes (Radford et al., "Language Models are Unsupervised
-//! Multitask Learners", 2019). The path of an array's fields is the name of the array in the file.
-//! Therefore `files::save` writes the published form.
+//! Multitask Learners", 2019). The path of an array's fields equals the name of the array in the
+//! file. Therefore `files::save` writes the published form.
 
 mod cache;
 mod reading;
@@ -29,7 +29,7 @@ pub struct Size {
     pub layers: usize,
 }
 
-/// The whole network. Its head is tied: it is the embedding of the tokens.
+/// The whole network. Its head is tied: the embedding of the tokens also computes the scores.
 #[derive(Debug, Parameters)]
 pub struct Gpt2 {
     /// The embedding of tokens.
@@ -66,7 +66,7 @@ pub struct Attention {
     pub c_proj: Conv1d,
 }
 
-/// Two layers. The output of the first layer is four times as wide.
+/// Two layers. The output of the first layer is four times as wide as its input.
 #[derive(Debug, Parameters)]
 pub struct Mlp {
     /// The first layer.
@@ -116,8 +116,8 @@ impl Gpt2 {
         self.size
     }
 
-    /// Returns the scores, of shape `[batch, length, vocabulary]`, of the token after each of
-    /// `tokens`, of shape `[batch, length]`.
+    /// Returns the scores of the next token at each position of `tokens`. `tokens` have the shape
+    /// `[batch, length]`; the scores have the shape `[batch, length, vocabulary]`.
     pub fn forward(&self, tokens: &Array<i64>) -> Result<Array<f32>> {
         let mut x = self.embedded(tokens, 0)?;
         for block in &self.h {
@@ -126,8 +126,8 @@ impl Gpt2 {
         self.scores(&x)
     }
 
-    /// Returns the mean cross-entropy of the tokens of `text`, of shape `[batch, length]`, without
-    /// the first token of each row.
+    /// Returns the mean cross-entropy of all tokens of `text` except the first token of each row.
+    /// `text` has the shape `[batch, length]`.
     pub fn loss(&self, text: &Array<i64>) -> Result<Array<f32>> {
         let scores = self.forward(&text.slice(s![.., ..-1])?)?;
         let next = text.slice(s![.., 1..])?.flatten()?;
@@ -136,7 +136,7 @@ impl Gpt2 {
             .cross_entropy(&next)
     }
 
-    /// Returns the vectors of `tokens` at positions that begin with `first`.
+    /// Returns the embeddings of `tokens`. The first token has the position `first`.
     fn embedded(&self, tokens: &Array<i64>, first: usize) -> Result<Array<f32>> {
         let places = first..first + tokens.shape()[1];
         let places = self.wpe.weight.slice(s![places, ..])?;
@@ -165,8 +165,8 @@ impl Block {
         })
     }
 
-    /// Applies the block to `x`, of shape `[batch, length, width]`. `attend` gets queries, keys and
-    /// values of shape `[batch, heads, length, width / heads]`.
+    /// Applies the block to `x`, of shape `[batch, length, width]`. `attend` receives queries, keys
+    /// and values of shape `[batch, heads, length, width / heads]`.
     fn forward(
         &self,
         x: &Array<f32>,

@@ -50,8 +50,8 @@ impl Model {
         })
     }
 
-    /// Trains data-parallel on all ranks of the group from now on. All ranks begin with the first
-    /// rank's network.
+    /// Makes later steps data-parallel over all ranks of the group. Broadcasts the first rank's
+    /// network to all ranks.
     pub fn learn_with(&mut self, group: &Group) -> Result<()> {
         let ranks = DataParallel::new(group);
         ranks.broadcast(&mut self.network)?;
@@ -59,8 +59,8 @@ impl Model {
         Ok(())
     }
 
-    /// Runs one step of gradient descent on a batch. Returns the mean, of rank 0, of the losses of
-    /// all ranks' images before the step.
+    /// Runs one step of gradient descent on a batch. Returns the mean loss of all ranks' images
+    /// before the step, of rank 0.
     pub fn step(&mut self, batch: &Dataset) -> Result<Array<f32>> {
         let Self {
             network,
@@ -94,8 +94,8 @@ impl Network {
 }
 
 impl Layer {
-    /// Makes weights of variance 2 / inputs, which keep the variance through a relu (He et al.
-    /// 2015).
+    /// Makes random weights of variance 2 / inputs, and a bias of zeros. Through a relu, this
+    /// variance preserves the variance of the signal (He et al. 2015).
     fn new(inputs: usize, outputs: usize, generator: &mut Generator) -> Result<Self> {
         let scale = (2.0 / inputs as f32).sqrt();
         let weights = Array::randn_with(generator, [inputs, outputs])? * scale;

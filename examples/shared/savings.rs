@@ -1,4 +1,4 @@
-//! The report of the memory that a scope saved, for every example.
+//! The examples' report of the memory that a scope saved.
 
 use cachescope::{CacheConfig, Device, Policy, cache_stats, invalidate_cache};
 
@@ -16,7 +16,7 @@ pub fn half(step: usize, steps: usize) -> (&'static str, Policy) {
 /// The names of the scopes that [`half`] returns.
 pub const HALVES: [&str; 2] = ["train (recycle)", "train (plan)"];
 
-/// Lets the cache record the requests of each entry, for the report of [`print()`].
+/// Makes the scope's cache record the requests of each entry, which [`print()`] reports.
 pub fn watch(scope: &str) {
     let config = CacheConfig {
         record: true,

@@ -1,5 +1,5 @@
-//! A comparison of one training step without a pool, without a cache, under each policy, and on
-//! CUDA as a graph.
+//! A comparison of one training step without a pool, without a cache, under each policy, and as a
+//! CUDA graph.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use shared::model::Model;
 
 /// The number of timed steps of each contender.
 pub(crate) const STEPS: usize = 100;
-/// The number of steps that a contender runs before the next contender's turn, so that a temporary
+/// The number of steps in a contender's turn. The contenders take turns, so that a temporary
 /// disturbance of the machine affects all contenders.
 const TURN: usize = 10;
 
@@ -26,11 +26,11 @@ pub(crate) struct Figures {
     pub(crate) pool: PoolKind,
     /// The policy; `None` without a cache.
     pub(crate) policy: Option<Policy>,
-    /// True if the step was captured, and launched again and again.
+    /// True if the step was captured and then launched as a graph.
     pub(crate) is_graph: bool,
     /// The median time of a step.
     pub(crate) step_time: Duration,
-    /// The number of requests for memory; `None` without a cache to count them.
+    /// The number of requests for memory. `None` without a cache, and for a graph.
     pub(crate) requests: Option<u64>,
     /// The number of requests that the cache did not serve.
     pub(crate) misses: u64,
@@ -38,8 +38,7 @@ pub(crate) struct Figures {
     pub(crate) reserves: u64,
     /// The maximum of the reserved bytes, data and model included.
     pub(crate) peak_reserved_bytes: u64,
-    /// The simulated time of a step's reservations on an H100, from a table of measured costs of
-    /// the driver's calls.
+    /// The simulated time of a step's reservations on an H100, from measured costs of driver calls.
     pub(crate) simulated: Duration,
 }
 
@@ -69,7 +68,7 @@ pub(crate) fn compare(options: &Options, digits: &Digits) -> Result<Vec<Figures>
     contenders.into_iter().map(Contender::figures).collect()
 }
 
-/// One way to run the step, on a device of its own.
+/// One configuration of the step, on its own device.
 struct Contender {
     pool: PoolKind,
     policy: Option<Policy>,
@@ -77,7 +76,7 @@ struct Contender {
     data: Dataset,
     batches: Vec<Array<i64>>,
     model: Model,
-    /// The step with the first batch, once it is captured.
+    /// The captured step with the first batch.
     graph: Option<Graph>,
     before: Counts,
     times: Vec<Duration>,
@@ -97,7 +96,7 @@ impl Contender {
         let (data, _) = Dataset::split(digits, &mut generator)?;
         let mut batches = data.batches(options.batch_size, &mut generator)?;
         if batches.len() > 1 {
-            // The last batch of an epoch is smaller, so that its step allocates arrays of other
+            // The last batch of an epoch may be smaller. Its step would allocate arrays of other
             // sizes.
             batches.pop();
         }
@@ -119,8 +118,8 @@ impl Contender {
         Ok(contender)
     }
 
-    /// Captures the step as a graph. At this time the memory is planned, and the kernels are
-    /// compiled.
+    /// Captures the step as a graph. After the two steps of `new`, the memory is planned and the
+    /// kernels are compiled.
     fn captured(mut self) -> Result<Self> {
         let device = self.device.clone();
         let _current = device.enter();
@@ -154,7 +153,7 @@ impl Contender {
         self.model.step(&batch).map(drop)
     }
 
-    /// Returns the time that a GPU's driver takes to reserve and to release the memory of each
+    /// Returns the simulated time in which an H100's driver reserves and releases memory for each
     /// request of a step.
     fn simulated_reservations(&mut self) -> Result<Duration> {
         let _current = self.device.enter();
@@ -176,7 +175,7 @@ impl Contender {
     fn figures(mut self) -> Result<Figures> {
         let after = Counts::of(&self.device);
         let reserves = after.memory.reserves - self.before.memory.reserves;
-        // If the pool is warm, no request reserves memory.
+        // If the pool reserved no segment, the steps made no driver call.
         let simulated = match reserves {
             0 => Duration::ZERO,
             _ => self.simulated_reservations()?,
@@ -198,7 +197,7 @@ impl Contender {
     }
 }
 
-/// The counters at one time.
+/// A snapshot of the counters.
 #[derive(Default)]
 struct Counts {
     hits: u64,

@@ -35,7 +35,6 @@ Options:
                        name ends in .gz [default: examples/data/digits.csv.gz]
   -h, --help           Prints this text";
 
-/// The options of a run.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) epochs: usize,
@@ -99,7 +98,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// Sets up the device to train on, by the options.
+    /// Configures and returns the device to train on.
     pub(crate) fn set_up_device(&self) -> Device {
         let device = self.device.clone().unwrap_or_else(Device::current);
         if self.memory_limit.is_some() {
@@ -115,7 +114,7 @@ impl Options {
         device
     }
 
-    /// Opens another device of the kind of `device`, with separate memory under the same limit.
+    /// Opens another device of the kind of `device`, with its own memory and an equal memory limit.
     pub(crate) fn fresh_device(&self, device: &Device, pool: PoolKind) -> Result<Device> {
         let config = DeviceConfig::from_environment(device)?;
         let config = DeviceConfig {
@@ -130,7 +129,6 @@ impl Options {
     }
 }
 
-/// Parses the value of an option.
 fn value<T, E: Display>(
     option: &str,
     text: OsString,
@@ -153,7 +151,7 @@ fn count(
     })
 }
 
-/// Reads a number of bytes with its unit.
+/// Parses a number of bytes with its unit.
 fn parse_size(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 8] = [
         ("", 1),

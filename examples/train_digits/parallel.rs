@@ -1,4 +1,4 @@
-//! The training on several ranks, each of which learns from its part of every batch.
+//! Training on several ranks. Each rank learns from its share of every batch.
 
 use std::io::{self, Write};
 use std::str::FromStr;
@@ -48,8 +48,8 @@ pub(crate) fn run(
         Ranks::Environment => run_rank(&Group::from_environment()?, options, digits, out),
         Ranks::Threads(count) => {
             let mut text = Vec::new();
-            // The ranks are threads: the output of the first rank is buffered until all ranks have
-            // ended, except the bar on a terminal.
+            // The ranks are threads, and `out` is not `Send`. The first rank's output is buffered
+            // until all ranks have ended. The progress bar is still drawn on a terminal.
             let shared = Mutex::new(&mut text);
             let failures = Group::threads(count, |group| {
                 let outcome = match group.rank() {

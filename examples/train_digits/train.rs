@@ -14,8 +14,8 @@ use shared::failure::Failure;
 use shared::model::Model;
 use shared::progress;
 
-/// Trains a new model, shows its progress on `bar` or as lines of `out`, and returns its accuracy
-/// on the test images.
+/// Trains a new model, and returns its accuracy on the test images. Shows the progress on `bar` or
+/// as lines of `out`.
 pub(crate) fn train(
     group: Option<&Group>,
     options: &Options,
@@ -46,8 +46,8 @@ pub(crate) fn train(
     Ok(accuracy)
 }
 
-/// Returns the share of this rank in each batch. If a batch does not divide evenly among the ranks,
-/// its remainder is left out.
+/// Returns this rank's share of each batch. If a batch does not divide evenly among the ranks, its
+/// remainder is not used.
 fn shares(group: &Group, batches: &[Array<i64>]) -> Result<Vec<Array<i64>>> {
     let share = |batch: &Array<i64>| {
         let count = batch.len() / group.size();
@@ -74,7 +74,8 @@ fn run_epoch(model: &mut Model, data: &Dataset, batches: &[Array<i64>]) -> Resul
 }
 
 fn evaluate(model: &Model, data: &Dataset) -> Result<f64> {
-    // Runs only once an epoch, so its memory is released in between for other use.
+    // The evaluation runs only once per epoch. Between its runs, its memory is released for other
+    // use.
     cache_scope!("evaluate", policy = Policy::Release, {
         model.accuracy(data)
     })

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorCode};
 
-/// The time that a failed rank gets to report its reason. The rank drops its groups before the
-/// report.
+/// The time in which a failed rank can report its reason. A failed rank drops its groups before it
+/// reports the reason. The constant is also the interval between searches for a deadlock.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
 
 /// The reason reported for a rank that has dropped the group.
@@ -17,7 +17,7 @@ pub(super) fn rank_gone(operation: &str, rank: usize, reason: &str) -> Error {
     Error::new(ErrorCode::Gone, text)
 }
 
-/// Returns the error of a later call of a rank that left.
+/// Returns the error of each call that this rank issues after it has left.
 #[cold]
 pub(super) fn has_left(reason: &str) -> Error {
     let text = format!("this rank takes part no longer: {reason}");

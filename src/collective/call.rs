@@ -9,9 +9,9 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The operation that combines the elements of all ranks into one.
 ///
-/// On threads and over MPI, sums are computed in the order of the ranks. So sums are bitwise
-/// reproducible, on any machine and with either engine. `f16` and `bf16` are summed in `f32` and
-/// rounded once. Integers wrap.
+/// On threads and over MPI, sums are computed in the order of the ranks. Therefore sums are bitwise
+/// reproducible on any machine, and equal on threads and over MPI. `f16` and `bf16` are summed in
+/// `f32` and rounded once. Integers wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reduce {
@@ -19,11 +19,11 @@ pub enum Reduce {
     Sum,
     /// The sum divided by the number of ranks. Defined for floats and complex numbers.
     Mean,
-    /// The maximum. NaN if any rank's element is NaN (except with NCCL); for `bool`, true if any is
-    /// true. Not defined for complex numbers.
+    /// The maximum. NaN if any rank's element is NaN (except with NCCL). For `bool`, true if any
+    /// rank's element is true. Not defined for complex numbers.
     Max,
-    /// The minimum. NaN if any rank's element is NaN (except with NCCL); for `bool`, true if all
-    /// are true. Not defined for complex numbers.
+    /// The minimum. NaN if any rank's element is NaN (except with NCCL). For `bool`, true if all
+    /// ranks' elements are true. Not defined for complex numbers.
     Min,
 }
 
@@ -58,21 +58,20 @@ impl Reduce {
     }
 }
 
-/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     AllReduce(Reduce),
-    /// Reduces to the rank with that number in the group.
+    /// A reduction to the root, a rank of the group.
     Reduce(Reduce, usize),
-    /// Broadcasts from the rank with that number in the group.
+    /// A broadcast from the root, a rank of the group.
     Broadcast(usize),
     AllGather,
     ReduceScatter(Reduce),
     AllToAll,
     Barrier,
-    /// Sends to the rank with that number. Only two ranks take part (point-to-point).
+    /// A message to a rank. Only two ranks take part (point-to-point).
     Send(usize),
-    /// Receives from the rank with that number.
+    /// The receipt of a message from a rank.
     Receive(usize),
 }
 
@@ -93,7 +92,7 @@ impl Operation {
     }
 }
 
-/// A call of a rank. It must be equal on all ranks of the group.
+/// A call of a rank. A collective call must be equal on all ranks of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) operation: Operation,
@@ -122,8 +121,8 @@ impl Call {
     }
 
     /// Returns the part of the input that a rank sends to itself in an all-gather or all-to-all.
-    /// The three numbers are its byte offset in the source, its byte offset in the target, and its
-    /// length.
+    /// The three numbers are the part's byte offset in the source, its byte offset in the target,
+    /// and its length.
     pub(super) fn own_part(&self, own: usize, size: usize) -> Option<(usize, usize, usize)> {
         let bytes = self.bytes();
         let part = bytes / size;
@@ -203,7 +202,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// Alignment, in elements, of the ranges that ranks reduce. Ranges then consist of whole cache
+/// Alignment, in elements, of the ranges that ranks reduce. Aligned ranges consist of whole cache
 /// lines for every type.
 const UNIT: usize = 64;
 

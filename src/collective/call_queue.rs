@@ -1,13 +1,13 @@
 //! The call queue of a rank, and the engine that executes the calls.
 //!
 //! The rank's own thread executes the calls, so that exchanges overlap with the rank's computation.
-//! If no thread has begun a call, a thread that waits for the call executes it. Otherwise the two
-//! threads would have to wake each other, which takes longer than a small exchange.
+//! If no thread has begun a call, a thread that waits for the call executes it. A wake-up of the
+//! rank's own thread would take longer than a small exchange.
 //!
-//! A queued call still wakes the rank's own thread, because it is possible that no thread waits for
-//! the call. The rank's own thread leaves the call to a waiting thread for some microseconds. Only
-//! the rank's own thread executes calls on a CUDA device, because a waiting thread may be capturing
-//! a graph.
+//! A queued call still wakes the rank's own thread, because possibly no thread waits for the call.
+//! The woken thread first yields for some microseconds, so that a waiting thread can begin the
+//! call. Only the rank's own thread executes calls on a CUDA device, because a waiting thread may
+//! be capturing a graph.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +29,6 @@ pub(super) struct StreamFailure {
     pub(super) stream: Arc<HostStream>,
 }
 
-/// A unit of work in the queue.
 pub(super) struct Job {
     work: Box<JobFn>,
     /// True if a waiting thread may steal the job; false if only the rank's own thread may execute
@@ -63,8 +62,8 @@ pub(super) struct CallQueue {
 
 struct CallQueueState {
     waiting: VecDeque<Job>,
-    /// The engine; `None` while a thread executes a job, and permanently after a panic or at the
-    /// end.
+    /// The engine; `None` while a thread uses it, and permanently after a panic or the end of
+    /// `serve`.
     engine: Option<Box<dyn Engine>>,
     /// True if no more jobs are accepted.
     is_closed: bool,
@@ -95,7 +94,6 @@ impl CallQueue {
         }
     }
 
-    /// Queues a job.
     pub(super) fn push(&self, job: Job) -> Result<()> {
         let mut state = self.state.lock();
         if state.is_closed {
@@ -123,7 +121,7 @@ impl CallQueue {
     /// Executes jobs on the rank's own thread until the queue is closed and empty. Returns the
     /// first failure, unless it was reported before.
     pub(super) fn serve(&self) -> Option<Error> {
-        // Also runs if the engine panics.
+        // The guard also abandons the queue if the engine panics.
         let _over = scopeguard::guard((), |()| self.abandon());
         while let Some((engine, job)) = self.next() {
             self.run(engine, job);
@@ -153,8 +151,8 @@ impl CallQueue {
                 state = self.state.lock();
             }
             let Some(mut engine) = state.engine.take() else {
-                // The thread that has the engine notifies this one afterwards, if anything is left
-                // to do.
+                // Another thread has the engine. After that thread has returned the engine, it
+                // notifies this thread if work remains.
                 state = self.changed.wait(&self.state, state);
                 continue;
             };
@@ -199,14 +197,15 @@ impl CallQueue {
         }
     }
 
-    /// Drops all jobs and accepts no more, because the engine is lost or closed.
+    /// Drops all jobs and accepts no more jobs, because the engine is lost or closed.
     fn abandon(&self) {
         let mut state = self.state.lock();
         (state.is_closed, state.is_over) = (true, true);
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         self.changed.notify_all();
-        // Dropped without the lock, because the drop notifies the threads that wait for the jobs.
+        // The jobs are dropped without the lock, because their drop notifies the threads that wait
+        // for them.
         drop(waiting);
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 
 impl Group {
     /// Reduces each element over all ranks, in place. Every rank gets the result. `x` is an array
-    /// or a slice of one.
+    /// or a slice of an array.
     ///
     /// # Examples
     ///
@@ -30,8 +30,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`barrier`](Self::barrier), here or where the array is used next.
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if a rank has another shape.
+    /// The errors of [`barrier`](Self::barrier), from this call or from the next use of the array.
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the arrays of two ranks differ in shape.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the reduction is not defined for the
     /// type. [`Unsupported`](ErrorKind::Unsupported) if the array is tracked for gradients (pass
     /// [`stop_gradient(&array)`](crate::grad::stop_gradient)).
@@ -232,7 +232,7 @@ impl Group {
     ///
     /// On threads and over MPI, the array is copied, and the call waits for no other rank. Over
     /// NCCL, the send completes when the array is received. This rank's next use of the array or
-    /// the group waits for the receive.
+    /// the group waits for the completion.
     ///
     /// # Examples
     ///
@@ -266,8 +266,8 @@ impl Group {
         self.carrier.submit(call, spans, self.settings)
     }
 
-    /// Receives the array that the rank `from` sends, in place. Both arrays must have the same
-    /// shape and type.
+    /// Receives an array from the rank `from` into `x`. The sent array and `x` must have equal
+    /// shapes and types.
     ///
     /// # Examples
     ///
@@ -307,8 +307,8 @@ impl Group {
         .at_caller()
     }
 
-    /// Issues a call that reads and writes one array, without copy on write. So the change is
-    /// visible through other handles.
+    /// Issues a call that reads and writes one array, without copy on write. Therefore the change
+    /// is visible through other handles.
     #[track_caller]
     pub(super) fn in_place<T: AnyElement>(
         &self,
@@ -378,7 +378,8 @@ impl Group {
     }
 }
 
-/// Returns the array, or a contiguous copy if it has gaps. Gradients do not pass through.
+/// Returns the array, or a contiguous copy if the array is not contiguous. Returns an error if the
+/// array is tracked for gradients.
 #[track_caller]
 fn plain<T: AnyElement>(operation: &str, x: &Array<T>) -> Result<Array<T>> {
     refuse_tracked(operation, x.buffer().value_id())?;

@@ -1,4 +1,4 @@
-//! The transport of a group's calls: this rank's worker, over host memory, or NCCL.
+//! The transport of a group's calls: the worker of this rank, or NCCL.
 
 use super::call::{Call, Operation};
 use super::engine::{Members, Settings, WORLD, Work};
@@ -15,7 +15,7 @@ use crate::sync::plain::{AtomicU64, Ordering};
 pub(super) enum Carrier {
     /// The worker of this rank.
     Host(HostCarrier),
-    /// NCCL, in the order of a stream of its device.
+    /// NCCL, on a stream of the rank's device.
     Nccl(NcclCarrier),
 }
 
@@ -65,8 +65,8 @@ impl Carrier {
         }
     }
 
-    /// Marks this rank as gone, after the calls that are queued. Does nothing with NCCL, which has
-    /// no message for a rank that is gone.
+    /// Marks this rank as gone, after the queued calls. With NCCL, does nothing: NCCL cannot report
+    /// that a rank is gone.
     pub(super) fn leave(&self, reason: String) {
         match self {
             Self::Host(host) => host.worker.leave(reason),
@@ -116,15 +116,16 @@ impl HostCarrier {
         Ok(if self.members.own == 0 { own } else { words })
     }
 
-    /// Divides the group. Every rank sends its color, its key, and a group number to all others.
-    /// The number of the first rank of each color becomes the number of its group.
+    /// Divides the group. Every rank sends its color, its key, and a candidate group number to all
+    /// ranks. The candidate of the first rank of each color becomes the number of that color's
+    /// group.
     #[track_caller]
     fn split(&self, (color, key): (usize, usize), settings: Settings) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let Members { ranks, own, .. } = &*self.members;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Threads share `NEXT`, so their numbers differ. Processes do not share it. For processes,
-        // the world rank in the upper bits makes the numbers unique.
+        // The ranks of one process share `NEXT`, which makes their numbers unique. The world rank
+        // in the upper bits makes the numbers of different processes unique.
         let group = ((ranks[*own] as u64) << 40) | number;
         let words = vec![color as u64, key as u64, group];
         let work = self.work(Call::of_words(Operation::AllGather, words.len()), settings);
@@ -155,7 +156,7 @@ impl HostCarrier {
 
 impl Drop for HostCarrier {
     fn drop(&mut self) {
-        // The group of all ranks ends when its rank ends. The rank reports the reason itself.
+        // The world's group ends when its rank ends, and the rank then reports the reason itself.
         if self.members.group != WORLD {
             self.worker.end_group(Arc::clone(&self.members));
         }

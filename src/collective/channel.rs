@@ -1,5 +1,5 @@
-//! A queue and a one-shot channel between threads. They are std's channels over this crate's locks,
-//! so that a sanitizer sees the order of those locks.
+//! A queue and a one-shot channel between threads. They use this crate's locks, because
+//! ThreadSanitizer does not observe the synchronisation inside std's channels.
 
 use std::collections::VecDeque;
 
@@ -40,7 +40,7 @@ impl<T> Queue<T> {
         Self(Arc::clone(&self.0))
     }
 
-    /// Appends a value. Returns it as the error if the queue is closed.
+    /// Appends a value. If the queue is closed, returns the value as the error.
     pub(super) fn push(&self, next: T) -> Result<(), T> {
         let mut state = self.0.state.lock();
         if state.is_closed {
@@ -68,7 +68,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Accepts no more values. Values that are in the queue can still be popped.
+    /// Closes the queue for pushes. Values that are in the queue can still be popped.
     pub(super) fn close(&self) {
         self.0.state.lock().is_closed = true;
         self.0.changed.notify_all();
@@ -78,17 +78,16 @@ impl<T> Queue<T> {
 /// The receiving end of a one-shot channel.
 pub(super) struct OneShotReceiver<T>(Queue<T>);
 
-/// The sending end of a one-shot channel. If it drops unused, the receiver gets `None`.
+/// The sending end of a one-shot channel. If the sender drops unused, the receiver gets `None`.
 pub(super) struct OneShotSender<T>(Queue<T>);
 
-/// Creates a one-shot channel.
 pub(super) fn one_shot<T>() -> (OneShotSender<T>, OneShotReceiver<T>) {
     let queue = Queue::new();
     (OneShotSender(queue.share()), OneShotReceiver(queue))
 }
 
 impl<T> OneShotReceiver<T> {
-    /// Waits for the value. Returns `None` if the sender dropped without one.
+    /// Waits for the value. Returns `None` if the sender dropped unused.
     pub(super) fn wait(self) -> Option<T> {
         self.0.pop()
     }

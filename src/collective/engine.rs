@@ -1,4 +1,4 @@
-//! The interface of the engines, which transfer bytes between ranks: threads and MPI.
+//! The interface of the engines (threads and MPI), which transfer bytes between ranks.
 
 use std::time::Duration;
 
@@ -41,11 +41,11 @@ impl Members {
 pub(super) struct Settings {
     /// The longest time to wait for the other ranks.
     pub(super) timeout: Duration,
-    /// True if the ranks compare their calls, even where the comparison costs time.
+    /// True if the ranks compare their calls, even if the comparison costs time.
     pub(super) checks: bool,
 }
 
-/// A call of this rank.
+/// A call of this rank, with its group and its settings.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) members: Arc<Members>,
@@ -56,20 +56,21 @@ pub(super) struct Work {
 /// The memory of a call: host memory, or device memory if the engine supports it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallMemory {
-    /// True for device memory. The rank's own part has then been copied to the target already.
+    /// True for device memory. In this case, the rank's own part is already in the target.
     pub(super) is_of_device: bool,
     /// The rank's input, with the number of elements of the call. Unused if the rank receives a
     /// message, or if it is not the root of a broadcast.
     pub(super) source: *const u8,
-    /// The rank's output. For all_gather it has the size of all inputs together; for
-    /// reduce_scatter, of the rank's part; otherwise, of the input. Unused if the rank sends a
-    /// message, or if it is not the root of a reduction. It may equal the source, except for
-    /// all_gather, reduce_scatter and all_to_all.
+    /// The rank's output. Its size is the size of all inputs for all_gather, of the rank's part for
+    /// reduce_scatter, and of the input otherwise. Unused if the rank sends a message, or if it is
+    /// not the root of a reduction. The target may equal the source, except for all_gather,
+    /// reduce_scatter and all_to_all.
     pub(super) target: *mut u8,
 }
 
-/// Completion callback of a call: receives whether all ranks issued the call and agree, before
-/// anything is read or written. Returns true if a thread waits for the report.
+/// Completion callback of a call. Receives `Ok` if all ranks issued equal calls, and an error
+/// otherwise. For a collective call, it runs before any memory is read or written. Returns true if
+/// a thread waits for the report.
 pub(super) type Completion<'a> = dyn FnMut(Result<()>) -> bool + 'a;
 
 /// The engine of one rank, which transfers bytes. Its calls are executed one at a time, in the
@@ -77,15 +78,15 @@ pub(super) type Completion<'a> = dyn FnMut(Result<()>) -> bool + 'a;
 ///
 /// Invariant: every pair of ranks executes its shared calls in one order. A rank fails if it
 /// detects that another rank breaks the order, is gone, or is late for the call. After the failure,
-/// the rank is gone for all others.
+/// the rank is gone for all other ranks.
 pub(super) trait Engine: Send {
-    /// Executes a call. If the ranks do not agree, all of them report it, and the group remains
-    /// usable.
+    /// Executes a call. If the ranks' calls differ, all ranks report an error, and the group
+    /// remains usable.
     ///
     /// # Safety
     ///
-    /// Source and target are readable and writable, aligned for the elements, and used by nothing
-    /// else. This holds until the function returns, or for ever if the failure keeps the memory.
+    /// Source and target are readable and writable, and aligned for the elements. Nothing else uses
+    /// them until the function returns, or for ever if the failure keeps the memory.
     unsafe fn run(
         &mut self,
         work: &Work,
@@ -104,14 +105,15 @@ pub(super) trait Engine: Send {
     fn fail(&mut self, error: &Error);
 
     /// Marks this rank as gone because the program's own work failed. The other ranks receive the
-    /// reason, and this one does not end before them.
+    /// reason, and this rank does not end before the other ranks.
     fn leave(&mut self, reason: &str);
 
     /// Records that this rank has dropped the group.
     fn end(&mut self, members: &Members);
 
     /// Makes progress on work that other ranks wait for, while this rank has no call queued.
-    /// Returns the time after which it should be called again, or `None` if no work is left.
+    /// Returns the time after which this function should be called again, or `None` if no work
+    /// remains.
     fn make_progress(&mut self) -> Option<Duration> {
         None
     }
@@ -134,7 +136,7 @@ pub(super) fn report_outcome(
     }
 }
 
-/// Reports an error that occurred before anything was read or written. If no caller waits for the
+/// Reports an error that occurred before any memory was read or written. If no caller waits for the
 /// report, returns the error as the failure of the stream. The next user of the memory then gets
 /// the error.
 pub(super) fn failed(completion: &mut Completion<'_>, error: Error) -> Result<(), HostFailure> {

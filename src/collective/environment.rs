@@ -14,11 +14,11 @@ enum Launch {
     Alone,
     /// MPI. `size` is the number of ranks, if the launcher reports it.
     Mpi { size: Option<usize> },
-    /// A launcher of several processes, each with its own CUDA device, which connect by NCCL.
+    /// A launcher of several processes that connect by NCCL. Each process has its own CUDA device.
     Nccl {
         rank: usize,
         size: usize,
-        /// The number of the process on its machine, and of its CUDA device.
+        /// The index of the process on its machine, and of its CUDA device.
         local_rank: usize,
         /// The host and the port at which rank 0 listens.
         address: (String, u16),
@@ -29,7 +29,7 @@ enum Launch {
 /// with PMI; Intel MPI.
 const MPI_SIZES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"];
 
-/// A variable of launchers with PMIx. The number of ranks is then known to the MPI library alone.
+/// A variable of launchers with PMIx. Their variables do not contain the number of ranks.
 const PMIX: &str = "PMIX_RANK";
 
 /// The default port of rank 0, as in PyTorch.
@@ -38,15 +38,14 @@ const PORT: u16 = 29500;
 impl Group {
     /// Returns the group that this process was started in, as described by environment variables of
     /// its launcher. The first launcher in this list whose variables are set is used:
-    ///
     /// - `mpirun`, or another launcher of MPI (`OMPI_COMM_WORLD_SIZE`, `PMI_SIZE`,
-    ///   `MPI_LOCALNRANKS`, `PMIX_RANK`): [`Group::mpi`]. The current device is unchanged, whatever
-    ///   the number of CUDA devices.
+    ///   `MPI_LOCALNRANKS`, `PMIX_RANK`): [`Group::mpi`]. The current device is unchanged, even if
+    ///   there are several CUDA devices.
     /// - `torchrun` (`RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `MASTER_ADDR`, `MASTER_PORT`): NCCL, on
-    ///   the CUDA device of the number `LOCAL_RANK`.
+    ///   the CUDA device of index `LOCAL_RANK`.
     /// - `srun` without PMI (`SLURM_PROCID`, `SLURM_NTASKS`, `SLURM_LOCALID`): NCCL, on the CUDA
-    ///   device of the number `SLURM_LOCALID`. Rank 0 is on the first machine of
-    ///   `SLURM_STEP_NODELIST`, unless `MASTER_ADDR` names another one.
+    ///   device of index `SLURM_LOCALID`. Rank 0 is on the first machine of `SLURM_STEP_NODELIST`,
+    ///   unless `MASTER_ADDR` names another machine.
     /// - No launcher, or a single process: a group of one rank.
     ///
     /// # Examples
@@ -89,8 +88,8 @@ fn nccl(
     local_rank: usize,
     (host, port): &(String, u16),
 ) -> Result<Group> {
-    // Created before the device, because the device's driver starts threads, and `of_address` may
-    // need a process with a single thread.
+    // The identifier is created before the device. `of_address` may need a process with a single
+    // thread, and the device's driver starts threads.
     let id = NcclId::of_address(host, *port)?;
     let device = Device::cuda(local_rank).map_err(|error| {
         let text = format!("Group::from_environment: the device of rank {rank} of {size}");
@@ -108,7 +107,7 @@ impl Launch {
     #[track_caller]
     fn of(variable: Lookup<'_>) -> Result<Self> {
         if let Some(name) = MPI_SIZES.iter().find(|name| variable(name).is_some()) {
-            // This variable of Intel MPI is the number of ranks on this machine alone.
+            // `MPI_LOCALNRANKS`, of Intel MPI, is the number of ranks on this machine only.
             let size = number(variable, name)?;
             let is_whole = *name != "MPI_LOCALNRANKS";
             return Ok(Self::Mpi {

@@ -11,22 +11,21 @@ use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// The default timeout of calls, as in PyTorch. [`Group::timeout`] sets another.
+/// The default timeout of calls, as in PyTorch. [`Group::timeout`] sets another timeout.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A group of ranks that compute together, as one of its ranks sees it. A clone is another handle
-/// of the same rank.
+/// A handle of one rank of a group, whose ranks compute together. A clone is another handle of the
+/// rank.
 ///
-/// All ranks of a group call equal methods in equal order, with arrays of one shape and type. A
-/// call begins the exchange and returns. The next use of the array waits for the exchange, as it
-/// does for work on another stream. With [checks](Self::checks), a call waits until all ranks have
-/// reached it. If their calls differ, each rank's call returns an error. Checks are on by default
-/// in builds with debug assertions.
+/// All ranks of a group must call equal methods in equal order, with arrays of equal shapes and
+/// types. A call begins the exchange and returns. The next use of the array waits for the exchange,
+/// like for work on another stream. With [checks](Self::checks), a call waits until all ranks have
+/// reached it. If the ranks' calls differ, each call returns an error. Checks are on by default in
+/// builds with debug assertions.
 ///
-/// Arrays may be views with any strides, on the host and on CUDA devices. For CUDA arrays, groups
-/// of threads copy the data through page-locked host memory. Groups of MPI do so, too. If the MPI
-/// library is CUDA-aware, it instead transfers large arrays of `broadcast`, `all_gather` and
-/// `all_to_all` directly.
+/// Arrays may be views with any strides, on the host and on CUDA devices. Groups of threads and of
+/// MPI copy CUDA arrays through page-locked host memory. If the MPI library is CUDA-aware, it
+/// transfers large arrays of `broadcast`, `all_gather` and `all_to_all` directly.
 #[derive(Clone)]
 pub struct Group {
     pub(super) carrier: Arc<Carrier>,
@@ -45,10 +44,11 @@ impl Group {
     }
 
     /// Joins a group of `size` CUDA devices as the rank `rank`, with the current device. Waits
-    /// until all ranks have joined. Each rank needs its own device, and all pass the same `id`.
+    /// until all ranks have joined. Each rank needs its own device, and all ranks must pass equal
+    /// `id`s.
     ///
-    /// Exchanges are work on a stream of the device. NCCL has no 16-bit integers, so these integers
-    /// are transferred, but not reduced. The order of NCCL's sums is unspecified.
+    /// Exchanges are enqueued on a stream of the device. NCCL has no 16-bit integers: these
+    /// integers are transferred, but cannot be reduced. The order of NCCL's sums is unspecified.
     ///
     /// # Examples
     ///
@@ -85,7 +85,7 @@ impl Group {
         Ok(Self::over(Carrier::Nccl(carrier)))
     }
 
-    /// Returns the number of this rank in the group, from 0 on.
+    /// Returns the index of this rank in the group.
     ///
     /// # Examples
     ///
@@ -115,8 +115,8 @@ impl Group {
         self.carrier.size()
     }
 
-    /// Returns the device of this rank. For a group of NCCL, this is the device that it was made
-    /// on; otherwise, the current one.
+    /// Returns the device of this rank. For a group of NCCL, this is the device that the group was
+    /// made on. For other groups, it is the current device.
     ///
     /// # Examples
     ///
@@ -165,9 +165,10 @@ impl Group {
         self
     }
 
-    /// Turns checks on or off; all ranks must choose alike. With checks, a collective call compares
-    /// its operation, shape and type on all ranks. By default, checks are on in builds with debug
-    /// assertions. A checked call waits for the other ranks to reach it, but not for the data.
+    /// Turns checks on or off. All ranks must make the same choice. With checks, a collective call
+    /// compares its operation, shape and type on all ranks. A checked call waits for the other
+    /// ranks to reach it, but not for the data. By default, checks are on in builds with debug
+    /// assertions.
     ///
     /// # Examples
     ///
@@ -242,21 +243,22 @@ impl Group {
     /// # Errors
     ///
     /// [`Communication`](crate::ErrorKind::Communication), with the number of the rank, if another
-    /// rank ended, failed or timed out. Also if another rank waits for this one in another call.
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the calls of the ranks differ, and
-    /// after the end of the group.
+    /// rank ended, failed or timed out. [`Communication`](crate::ErrorKind::Communication) if
+    /// another rank waits for this rank in another call.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the calls of the ranks differ, or
+    /// if the group has ended.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
         self.carrier.barrier(self.settings)
     }
 
-    /// Runs `body` as this rank. If `body` returns an error or panics, the other ranks receive the
-    /// reason. The reason is in the error of their current or next call.
+    /// Runs `body` as this rank. If `body` returns an error or panics, the error of the other
+    /// ranks' current or next call contains the reason.
     ///
-    /// The library does not see what `main` returns. So if `main` returns an error without `run`,
-    /// the other ranks cannot know a reason for the process's end. [`threads`](Self::threads)
-    /// reports the reasons of its ranks itself. NCCL transfers no reasons. With NCCL, the error is
-    /// only returned, and the other ranks wait until their timeout.
+    /// Without `run`, the library cannot observe that `main` returns an error, and the other ranks
+    /// receive no reason. [`threads`](Self::threads) reports the reasons of its ranks itself. NCCL
+    /// transfers no reasons. With NCCL, `run` only returns the error, and the other ranks wait
+    /// until their timeout.
     ///
     /// # Examples
     ///
@@ -274,11 +276,11 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The error of `body`. After it, this rank takes part in no exchange, except by NCCL.
+    /// The error of `body`. After an error, this rank takes part in no exchange, except with NCCL.
     ///
     /// # Panics
     ///
-    /// If `body` panics; the panic resumes when the reason is on its way.
+    /// If `body` panics. `run` reports the reason to the other ranks and then resumes the panic.
     pub fn run<R>(&self, body: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
         let outcome = catch_unwind(AssertUnwindSafe(|| body(self)));
         let outcome = outcome.unwrap_or_else(|panic| {

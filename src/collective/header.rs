@@ -15,12 +15,12 @@ const AXES: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageHeader {
     pub(super) group: u64,
-    /// The number of the call in the group.
+    /// The sequence number of the call in the group.
     pub(super) number: u64,
     pub(super) call: Call,
 }
 
-/// The types, indexed by their number in a header.
+/// The types, indexed by their code in a header.
 const TYPES: [DType; DType::COUNT] = [
     DType::F32,
     DType::F64,
@@ -39,7 +39,7 @@ const TYPES: [DType; DType::COUNT] = [
     DType::C64,
 ];
 
-/// The reductions, indexed by their number in a header.
+/// The reductions, indexed by their code in a header.
 const REDUCTIONS: [Reduce; 4] = [Reduce::Sum, Reduce::Mean, Reduce::Max, Reduce::Min];
 
 impl MessageHeader {

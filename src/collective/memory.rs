@@ -1,5 +1,5 @@
-//! The memory of a call. It is ordered like the memory of any operation, and copied to the host for
-//! engines that need host memory.
+//! The memory of a call. Its uses are ordered like the uses of memory by any operation. If an
+//! engine needs host memory, device memory is copied to the host.
 
 use std::ptr::NonNull;
 
@@ -70,8 +70,8 @@ impl<'a> Spans<'a> {
     }
 
     /// Returns the addresses without handles, for the thread that serves `stream`. A handle would
-    /// prevent the memory from being freed and reused before the call ends. The device lives until
-    /// the call ends.
+    /// prevent the memory from being freed and reused before the call ends. The result contains the
+    /// device, so that the device lives until the call ends.
     pub(super) fn detached(&self, stream: StreamId) -> Detached {
         let place = |span: Span<'_>| (DevicePtr(span.address), span.bytes);
         Detached {
@@ -98,20 +98,21 @@ fn staging(bytes: usize) -> Vec<u128> {
 }
 
 impl Detached {
-    /// Executes the call by the engine, on the call's own memory or on a copy in host memory.
+    /// Executes the call with the engine, on the call's own memory or on a copy in host memory.
     ///
     /// # Safety
     ///
     /// The addresses must be valid addresses of the device or of the host, for the lengths in
-    /// `self`. Until this returns, nothing may use the memory except in the stream's order.
+    /// `self`. Until this function returns, nothing may use the memory except in the stream's
+    /// order.
     pub(super) unsafe fn carry(
         &self,
         engine: &mut dyn Engine,
         work: &Work,
         completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
-        // SAFETY: by this function's contract. Elements are aligned, because blocks are, and views
-        // start at element boundaries.
+        // SAFETY: this function's contract makes the addresses valid. Elements are aligned: blocks
+        // are aligned, and views start at element boundaries.
         let outcome = unsafe {
             match self.device.backend().cuda() {
                 // The engine cannot write to the addresses of a device without data.
@@ -129,16 +130,17 @@ impl Detached {
         outcome
     }
 
-    /// Leaks a handle of the device, so that it never releases memory that may still be in use.
+    /// Leaks a handle of the device, so that the device never releases memory that may still be in
+    /// use.
     pub(super) fn leak_device(&self) {
         std::mem::forget(self.device.clone());
     }
 
-    /// Returns memory of the host.
+    /// Returns the memory as host memory.
     fn here(&self) -> CallMemory {
         let pointer = |place: Option<(DevicePtr, usize)>| match place {
             Some((address, bytes)) if bytes > 0 => host_pointer(address),
-            // An address that is never accessed.
+            // The memory is empty, so the address is never accessed.
             _ => NonNull::<u128>::dangling().as_ptr().cast(),
         };
         CallMemory {
@@ -148,12 +150,12 @@ impl Detached {
         }
     }
 
-    /// Waits for earlier work on device memory, and returns the memory, which the engine passes to
+    /// Waits for earlier work on the device memory. Returns the memory, which the engine passes to
     /// a CUDA-aware library.
     ///
     /// # Safety
     ///
-    /// As for [`carry`](Self::carry). The memory is of the device `gpu`.
+    /// The contract of [`carry`](Self::carry) must hold. The memory is on the device `gpu`.
     unsafe fn ready(
         &self,
         gpu: &Cuda,
@@ -169,14 +171,14 @@ impl Detached {
                     DevicePtr(source + from as u64),
                     DevicePtr(target + to as u64),
                 );
-                // SAFETY: by this function's contract, source and target have the lengths that the
-                // call says. The parts are inside of them.
+                // SAFETY: by this function's contract, source and target have the lengths of the
+                // call. The parts are within these lengths.
                 unsafe { gpu.copy(self.stream, from, to, bytes as u64) }?;
             }
-            // The library does not order its work with streams.
+            // The MPI library does not order its work with streams.
             gpu.synchronize(self.stream)
         };
-        // The other ranks have a call that this rank will not reach.
+        // The other ranks wait in a call that this rank will not reach.
         ready().inspect_err(|error| engine.fail(error))?;
         Ok(CallMemory {
             is_of_device: true,
@@ -187,7 +189,7 @@ impl Detached {
 
     /// # Safety
     ///
-    /// As for [`carry`](Self::carry). The memory is of the device.
+    /// The contract of [`carry`](Self::carry) must hold. The memory is on the device.
     unsafe fn carry_staged(
         &self,
         engine: &mut dyn Engine,
@@ -201,9 +203,9 @@ impl Detached {
         let mut target = staging(if in_place { 0 } else { length(self.target) });
         if let Some((address, bytes)) = self.source {
             let bytes = &mut bytemuck::cast_slice_mut(&mut source)[..bytes];
-            // SAFETY: by this function's contract.
+            // SAFETY: by this function's contract, `bytes` bytes are valid at the address.
             let downloaded = unsafe { backend.download(self.stream, address, bytes) };
-            // The other ranks have a call that this rank will not reach.
+            // The other ranks wait in a call that this rank will not reach.
             downloaded.inspect_err(|error| engine.fail(error))?;
         }
         let first = source.as_mut_ptr().cast();
@@ -215,7 +217,7 @@ impl Detached {
                 false => target.as_mut_ptr().cast(),
             },
         };
-        // SAFETY: both buffers are vectors of this function, as long as the device's memory.
+        // SAFETY: both buffers are local vectors, aligned and as long as the device memory.
         let outcome = unsafe { engine.run(work, memory, completion) };
         if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
             std::mem::forget((source, target));
@@ -225,8 +227,8 @@ impl Detached {
         if let Some((address, bytes)) = self.target {
             let written = if in_place { &source } else { &target };
             let bytes = &bytemuck::cast_slice(written)[..bytes];
-            // SAFETY: by this function's contract. On this thread, the host stream acts as a stream
-            // of the device.
+            // SAFETY: by this function's contract, `bytes` bytes are valid at the address. On this
+            // thread, the host stream acts as a stream of the device.
             unsafe { backend.upload(self.stream, address, bytes) }?;
             backend.synchronize(self.stream)?;
         }

@@ -13,9 +13,9 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 //!
-//! These calls also run in processes under `mpirun` ([`Group::mpi`]) and on one GPU each
-//! ([`Group::nccl`]). [`Group::from_environment`] chooses by the launcher of the program.
-//! [`DataParallel`] trains on a group.
+//! The calls also run in processes under `mpirun` ([`Group::mpi`]), and with one GPU per rank
+//! ([`Group::nccl`]). [`Group::from_environment`] chooses the kind of group by the program's
+//! launcher. [`DataParallel`] trains on a group.
 
 mod absence;
 mod call;

@@ -6,7 +6,7 @@ use super::call::Reduce;
 use crate::array::DType;
 use crate::ops::{Added, BlockLoop, Maximum, Minimum, Over, cast};
 
-/// The number of values that are reduced at a time. They stay in the first-level cache.
+/// The number of values that are reduced at a time. A block stays in the first-level cache.
 const BLOCK: usize = 512;
 
 /// Scratch memory for a block of values of any type.
@@ -16,13 +16,14 @@ type Scratch = [MaybeUninit<u64>; BLOCK];
 ///
 /// # Safety
 ///
-/// `rows` point to `count` elements of `dtype`, and `targets` to memory for `count` elements; all
-/// are aligned for `dtype`. Until this returns, nothing else writes to the rows or uses the
-/// targets. A target may be a row; otherwise they do not overlap.
+/// Each of `rows` points to `count` elements of `dtype`, and each of `targets` to memory for
+/// `count` elements. All pointers are aligned for `dtype`. Until this function returns, nothing
+/// else writes to the rows or uses the targets. A target may be a row. Otherwise, targets and rows
+/// do not overlap.
 ///
 /// # Panics
 ///
-/// Panics if there are elements, and [`Reduce::check`] refuses the type or there is no row.
+/// If `count` is above 0, panics if [`Reduce::check`] rejects the type, or if `rows` is empty.
 pub(super) unsafe fn reduce_rows(
     (reduce, dtype): (Reduce, DType),
     rows: &[*const u8],
@@ -38,8 +39,8 @@ pub(super) unsafe fn reduce_rows(
     let mut scratch = [[MaybeUninit::uninit(); BLOCK]; 3];
     for start in (0..count * values_each).step_by(BLOCK) {
         let (at, here) = (start * value_bytes, BLOCK.min(count * values_each - start));
-        // SAFETY: by this function's contract; the block lies within the `count` elements. All of
-        // its rows have been read before a target is written.
+        // SAFETY: by this function's contract, rows and targets are valid, and the block lies
+        // within the `count` elements. All rows of the block are read before a target is written.
         unsafe {
             let rows = rows.iter().map(|row| row.add(at));
             let result = loops.run(rows, &ranks, &mut scratch, here);
@@ -79,12 +80,12 @@ impl Steps {
         }
     }
 
-    /// Reduces `count` values of each of `rows`, at most [`BLOCK`]. Returns the address of the
-    /// results, in a row or in `scratch`. `ranks` is the number of ranks for each value.
+    /// Reduces `count` values of each of `rows`. `count` is at most [`BLOCK`]. Returns the address
+    /// of the results, in a row or in `scratch`. Each element of `ranks` is the number of ranks.
     ///
     /// # Safety
     ///
-    /// `rows` point to `count` values, which are aligned and not written to meanwhile.
+    /// Each of `rows` points to `count` aligned values, which nothing writes during the call.
     unsafe fn run(
         &self,
         rows: impl Iterator<Item = *const u8>,
@@ -97,7 +98,7 @@ impl Steps {
             .map(|part| part.as_mut_ptr().cast::<u8>());
         let apply = |run: BlockLoop, left: *const u8, right: *const u8, to: *mut u8| {
             // SAFETY: the operands have `count` values: rows by this function's contract, scratch
-            // memory because a loop has written it. `to` is scratch memory, and not an operand.
+            // memory because a loop has written it. `to` is scratch memory that is not an operand.
             unsafe { run(&[left, right, left, left], to, count) };
             to.cast_const()
         };
@@ -140,7 +141,7 @@ fn values_each(dtype: DType) -> usize {
     }
 }
 
-/// Returns `count` as each value of a block of `f32` or `f64`.
+/// Returns a block of `f32` or `f64` values, all of which are `count`.
 fn repeated(count: usize, dtype: DType) -> [u64; BLOCK] {
     let single = u64::from((count as f32).to_bits());
     match dtype {

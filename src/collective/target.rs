@@ -1,15 +1,15 @@
-//! The argument of calls that write in place: an array, or a slice of one.
+//! The argument of calls that write in place: an array, or a slice of an array.
 
 use crate::array::{AnyElement, Array, refuse_tracked};
 use crate::error::Result;
 use crate::ops::ArrayViewMut;
 
-/// Arguments of in-place collectives: an [`Array`], or a part of one, from [`Array::slice_mut`].
+/// An argument of in-place collectives: an [`Array`], or a slice from [`Array::slice_mut`].
 pub trait Exchanged {
     /// The type of the elements.
     type Item: AnyElement;
 
-    /// Lets `call` change the elements. If their memory is contiguous and not shared, `call`
+    /// Applies `call` to the elements. If the elements are contiguous and not shared, `call`
     /// changes them in place. Otherwise, a changed copy replaces them.
     #[doc(hidden)]
     fn exchange(

@@ -2,8 +2,8 @@
 //! thread, or on a thread that waits for a call.
 //!
 //! MPI makes progress only inside of its calls, so the worker's thread calls MPI while the rank
-//! computes. The worker's queue orders a rank's calls over all its groups. So each pair of ranks
-//! begins its common calls in one order. For each wait, the awaited ranks are known.
+//! computes. The worker's queue orders a rank's calls over all its groups. Therefore each pair of
+//! ranks begins its common calls in one order, and the awaited ranks of each wait are known.
 //!
 //! The memory treats the worker as a stream, and an exchange in flight as a kernel in flight.
 
@@ -23,12 +23,13 @@ use crate::memory::uses::StreamUse;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, Weak};
 
-/// A rank's handle of its call queue. When it drops, the thread executes the queued calls and ends.
+/// A rank's handle of its call queue. When the handle drops, the thread executes the queued calls
+/// and ends.
 pub(super) struct Worker {
     /// The call queue; closed when the rank has ended.
     queue: Arc<CallQueue>,
-    /// The host streams of the rank's calls, one for each device whose memory they use. Calls are
-    /// queued under this lock, so that their order on the stream is their order in the queue.
+    /// The host streams of the rank's calls, one for each device whose memory the calls use. Calls
+    /// are queued under this lock, so that their order on the stream is their order in the queue.
     streams: Mutex<Vec<(Device, Arc<HostStream>)>>,
 }
 
@@ -52,16 +53,16 @@ impl Worker {
         Ok((Arc::new(worker), thread))
     }
 
-    /// Queues a call on device memory, in stream order. If the ranks compare their calls, waits
-    /// until they agree.
+    /// Queues a call on device memory, in stream order. If the ranks compare their calls, waits for
+    /// the comparison.
     #[track_caller]
     pub(super) fn submit(&self, work: Work, spans: Spans<'_>) -> Result<()> {
         let (sender, receiver) = one_shot();
         let mut verdict = work.settings.checks.then_some(sender);
         let (device, call_site) = (spans.device(), reported_call_site(Location::caller()));
         let is_recorded = device.memory().recorder().is_active();
-        // The waiting thread may be capturing work of the device, or be inside of an operation that
-        // is itself recorded.
+        // A waiting thread may be capturing work of the device, or may be inside of a recorded
+        // operation. A thread in either state must not execute the call.
         let is_stealable = device.backend().cuda().is_none() && !is_recorded;
         {
             let mut streams = self.streams.lock();
@@ -92,8 +93,8 @@ impl Worker {
                     error: failure.error.clone(),
                     stream: Arc::clone(&pending.stream),
                 });
-                // This failure is not reported yet. Later calls must fail, too, so that none of
-                // them appears to have succeeded.
+                // The failure is not reported yet. Later calls must fail, too, so that no later
+                // call appears to have succeeded.
                 failed.iter().for_each(|failed| engine.fail(&failed.error));
                 // The recorded end must precede `finish`, which wakes the threads that wait for the
                 // call.
@@ -111,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// Executes a call on host memory that it owns, waits for its end, and returns the rank's
+    /// Executes a call on the host memory of `source`, waits for its end, and returns the rank's
     /// output.
     #[track_caller]
     pub(super) fn call_and_wait(
@@ -133,7 +134,7 @@ impl Worker {
                 failure = agreed.err();
                 true
             };
-            // SAFETY: both vectors belong to this job, which keeps them until the call returns.
+            // SAFETY: both vectors belong to this job, which drops neither before the call returns.
             let outcome = unsafe { engine.run(&work, memory, &mut completion) };
             let outcome = match outcome {
                 Ok(()) => failure.map_or(Ok(target), Err),
@@ -144,7 +145,7 @@ impl Worker {
                     Err(failure.error)
                 }
             };
-            // The caller waits for the outcome, so it is always received.
+            // The caller waits for the outcome, so the outcome is always received.
             sender.send(outcome);
             None
         };
@@ -153,7 +154,7 @@ impl Worker {
         receiver.wait().unwrap_or_else(|| Err(ended())).at_caller()
     }
 
-    /// Marks the rank as gone after the calls that are queued, and waits until it is marked.
+    /// Marks the rank as gone after the queued calls, and waits until the rank is marked.
     pub(super) fn leave(&self, reason: String) {
         let (sender, receiver) = one_shot();
         let job = move |engine: &mut dyn Engine| {
@@ -168,13 +169,13 @@ impl Worker {
         }
     }
 
-    /// Drops the group after the calls that are queued.
+    /// Drops the group after the queued calls.
     pub(super) fn end_group(&self, members: Arc<Members>) {
         let job = move |engine: &mut dyn Engine| {
             engine.end(&members);
             None
         };
-        // After the queue is closed, the rank has no groups.
+        // The push fails only if the queue is closed. The rank then has no groups.
         let _ = self.queue.push(Job::stealable(job));
     }
 
@@ -182,7 +183,7 @@ impl Worker {
     pub(super) fn close(&self) {
         let mut streams = self.streams.lock();
         for (_, stream) in std::mem::take(&mut *streams) {
-            // Also runs if the job is dropped because the rank's thread has ended.
+            // The guard also runs if the job is dropped because the rank's thread has ended.
             let left = scopeguard::guard(stream, |stream| stream.leave());
             let job = move |_: &mut dyn Engine| {
                 drop(left);
@@ -242,7 +243,7 @@ fn panicked(operation: &str) -> HostFailure {
     }
 }
 
-/// One operation of a host stream. It always finishes: if it drops early, it finishes with a
+/// One operation of a host stream. It always finishes: if it drops unfinished, it finishes with a
 /// failure.
 struct PendingOperation {
     stream: Arc<HostStream>,

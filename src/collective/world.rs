@@ -12,13 +12,13 @@ use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl Group {
-    /// Runs `body` on `size` threads at once, each of which is one rank of a group. Returns the
-    /// results of the threads in rank order. Needs no other process: for tests, and for machines
+    /// Runs `body` on `size` threads at once. Each thread is one rank of a group. Returns the
+    /// results of the threads in rank order. Needs no other process, which suits tests and machines
     /// with one device.
     ///
-    /// Every thread starts with the caller's current device; a rank that needs another device
-    /// enters it. Every thread has its own scopes and random numbers. The group ends when this
-    /// function returns. A clone that is used later returns an error.
+    /// Every thread starts with the caller's current device. A rank that needs another device must
+    /// enter it. Every thread has its own scopes and random numbers. The group ends when this
+    /// function returns. A later call on a clone of the group returns an error.
     ///
     /// # Examples
     ///
@@ -38,14 +38,14 @@ impl Group {
     /// # Errors
     ///
     /// The error of one rank. If several ranks fail, errors that only report the end of another
-    /// rank have the lowest precedence. A failed exchange is an error of the rank that issued it,
-    /// unless a waiting thread got the error of the exchange.
+    /// rank have the lowest precedence. A failed exchange is an error of the rank that issued the
+    /// exchange, unless a waiting thread has received the error.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `size` is 0.
     /// [`Thread`](ErrorKind::Thread) if a thread cannot be started.
     ///
     /// # Panics
     ///
-    /// If a rank panics; the panic resumes when all ranks have ended.
+    /// If a rank panics. The panic resumes when all ranks have ended.
     #[track_caller]
     pub fn threads<R: Send>(
         size: usize,
@@ -65,7 +65,7 @@ impl Group {
             let start = |engine: ThreadEngine| {
                 let status = engine.status();
                 let thread = Builder::new().spawn_scoped(threads, || run(engine));
-                // The other ranks may wait for this one.
+                // The rank is marked as gone, because the other ranks may wait for it.
                 thread.map_err(|error| absent(&status, not_started("the thread", error)))
             };
             let ranks: Vec<_> = engines.into_iter().map(start).collect();
@@ -92,7 +92,7 @@ impl Group {
     }
 }
 
-/// Runs one rank. Its thread for exchanges lives as long as the body, and completes the exchanges
+/// Runs one rank. The rank's worker thread lives as long as the body, and completes the exchanges
 /// that the body began.
 fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Result<R>) -> Result<R> {
     let status = engine.status();
@@ -104,7 +104,8 @@ fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Resul
     match catch_unwind(AssertUnwindSafe(|| body(group))) {
         Ok(Ok(result)) => {
             worker.close();
-            // The stream reports a panic on that thread to the threads that wait for it.
+            // If the worker thread panicked, the stream reports the panic to the threads that wait
+            // for the stream.
             let unreported = thread.join().ok().flatten();
             status.mark_gone("it has ended");
             unreported.map_or(Ok(result), Err)
@@ -122,7 +123,7 @@ fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Resul
     }
 }
 
-/// Marks a rank as gone because of an error, which is returned.
+/// Marks a rank as gone because of `error`, and returns the error.
 fn absent(status: &RankStatus, error: Error) -> Error {
     status.mark_gone(&format!("it failed: {error}"));
     error

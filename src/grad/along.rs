@@ -1,4 +1,5 @@
-//! The direction of a product of derivatives, for the factorizations in its function.
+//! The direction of a product of derivatives, which factorizations in the differentiated function
+//! read.
 
 use super::parameters::{Parameters, ZipArrays};
 use super::tape::Tape;
@@ -6,8 +7,9 @@ use crate::array::{AnyArray, Array, Float};
 use crate::error::Result;
 use crate::ops::derivatives::{DirectionGuard, constant};
 
-/// Lets the function of a product read its direction until the guard drops. If `vector` does not
-/// fit the parameters, the product has no direction, and the error is returned after the function.
+/// Sets the direction of a product of derivatives, until the guard drops. If `vector` does not fit
+/// the parameters, sets no direction. The caller then returns the error after the call of the
+/// function.
 pub(super) fn begin<P: Parameters>(
     parameters: &mut P,
     vector: &P,
@@ -21,7 +23,7 @@ pub(super) fn begin<P: Parameters>(
     Some(DirectionGuard::begin(tape.first_step, along.changes))
 }
 
-/// The changes of variables, by their numbers.
+/// Traversal that collects the change of each variable, with the variable's number.
 struct Along<'a> {
     variables: std::slice::Iter<'a, u32>,
     changes: Vec<(u32, AnyArray)>,

@@ -74,8 +74,8 @@ pub fn zeros_like<P: Parameters>(x: &P) -> Result<P> {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the structures differ, naming the array whose
-/// shape differs; `y` is unchanged then. The errors of [`Array::update`].
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the structures differ. The error names the
+/// array whose shape differs, and `y` is unchanged. The errors of [`Array::update`].
 #[track_caller]
 pub fn axpy<P: Parameters>(a: f64, x: &P, y: &mut P) -> Result<()> {
     let _call_site = CallSiteOverride::at(Location::caller());
@@ -122,13 +122,14 @@ pub fn scale<P: Parameters>(a: f64, x: &P) -> Result<P> {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the structures differ, naming the array whose
-/// shape differs; the errors of [`Array::sum`].
+/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the array whose shape differs, if the
+/// structures differ. The errors of [`Array::sum`].
 #[track_caller]
 pub fn dot<P: Parameters>(x: &P, y: &P) -> Result<f64> {
     let _call_site = CallSiteOverride::at(Location::caller());
     let mut products = Products::default();
-    // Handles of the arrays, because a traversal of two structures may write the first one.
+    // A traversal of two structures may write the first structure, so `x` is a structure of
+    // handles.
     let mut x = map_erased(x, Ok).at_caller()?;
     let checked = x.zip_arrays(y, &mut SameShapes::of("dot"));
     checked
@@ -172,8 +173,8 @@ pub fn norm<P: Parameters>(x: &P) -> Result<f64> {
 /// ```
 pub fn count<P: Parameters>(x: &P) -> usize {
     let mut count = 0;
-    // This closure returns no errors. If an implementation by hand fails, the arrays after the
-    // failure are not counted.
+    // The closure returns no errors. If a hand-written implementation of `Parameters` fails, the
+    // arrays after the failure are not counted.
     let _ = map_erased(x, |array| {
         count += array.layout.len();
         Ok(array)
@@ -181,9 +182,9 @@ pub fn count<P: Parameters>(x: &P) -> usize {
     count
 }
 
-/// Returns a structure in which `function` replaces each array. `function` gets the
+/// Returns a structure in which `function` replaces each array. `function` receives the
 /// [name](super::MapArrays::enter) of the array, such as `layers.0.weight`. All arrays must have
-/// the type `T`; for several types, implement [`MapArrays`].
+/// the type `T`. For several types, implement [`MapArrays`].
 ///
 /// # Examples
 ///
@@ -203,14 +204,14 @@ pub fn count<P: Parameters>(x: &P) -> usize {
 ///
 /// # Errors
 ///
-/// The errors of `function`, and [`InvalidArgument`](ErrorKind::InvalidArgument) for an array of
-/// another type than `T`, naming it.
+/// The errors of `function`. [`InvalidArgument`](ErrorKind::InvalidArgument), with the array's
+/// name, for an array of another type than `T`.
 #[track_caller]
 pub fn map<T: Float, P: Parameters>(
     x: &P,
     mut function: impl FnMut(&str, &Array<T>) -> Result<Array<T>>,
 ) -> Result<P> {
-    // One instance of the traversal for all functions.
+    // The function is type-erased, so that the traversal is compiled once for all functions.
     let mut mapping = Mapping {
         place: ParameterPath::default(),
         dtype: T::DTYPE,

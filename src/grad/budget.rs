@@ -15,20 +15,19 @@ use crate::sync::OfThisThread;
 ///
 /// [`value_and_grad`](super::value_and_grad), [`value_and_step`](super::value_and_step),
 /// [`Tape`](super::Tape), [`jvp`](super::jvp) and [`hvp`](super::hvp) save arrays that their
-/// gradients are computed from. If the saved arrays exceed the budget, the arrays that cost the
-/// least time for each byte are released. The backward pass computes the released arrays again, and
-/// also released arrays that they depend on (Kirisame et al. 2021, "Dynamic Tensor
+/// gradients are computed from. If the saved arrays exceed the budget, the arrays with the least
+/// recomputation time per byte are released. The backward pass recomputes the released arrays, and
+/// also the released arrays that they depend on (Kirisame et al. 2021, "Dynamic Tensor
 /// Rematerialization"). Functions and norms are released before softmax, softmax before products,
 /// and products before convolutions. Random numbers are drawn again from their counters. The
-/// gradients have the same bits as without a budget.
+/// gradients are bitwise equal to gradients without a budget.
 ///
 /// The budget counts each array that an operation saves, even if the program holds the array as
 /// well. It counts intermediate values, and constants such as a batch or a mask. It does not count
 /// parameters, gradients, and the working memory of an operation in the backward pass. If the
-/// program writes to a saved array in place, the saved values stay. Budgets nest: the smallest
-/// budget counts. In a scope under [`Bump`](crate::Policy::Bump) a released block is not used again
-/// before the scope exits. So a budget raises the reserved memory there.
-///
+/// program writes to a saved array in place, the saved values do not change. Budgets nest: the
+/// smallest budget applies. In a scope under [`Bump`](crate::Policy::Bump), a released block is not
+/// reused before the scope exits. In this scope, a budget raises the reserved memory.
 /// # Examples
 ///
 /// ```
@@ -56,10 +55,11 @@ use crate::sync::OfThisThread;
 /// # Errors
 ///
 /// A backward pass returns [`InvalidArgument`](crate::ErrorKind::InvalidArgument), with the least
-/// budget, if arrays that cannot be computed again exceed the budget. These arrays are constants,
-/// and the results of a [`checkpoint`](super::checkpoint), of a factorization, of a Fourier
-/// transform, of `scatter`, `diag` and triangles, and of a write to a part of an array. They are
-/// also results whose operands would have to be kept for the recomputation alone.
+/// possible budget, if arrays that cannot be recomputed exceed the budget. Constants cannot be
+/// recomputed. The results of these operations cannot be recomputed either: a
+/// [`checkpoint`](super::checkpoint), a factorization, a Fourier transform, `scatter`, `diag`,
+/// triangles, and a write to a part of an array. A result is also not recomputed if its operands
+/// would have to be saved for the recomputation alone.
 pub fn activation_budget(bytes: u64) -> BudgetGuard {
     BudgetGuard {
         budget: Budget::begin(bytes),
@@ -67,7 +67,7 @@ pub fn activation_budget(bytes: u64) -> BudgetGuard {
     }
 }
 
-/// A guard that limits the bytes that backward passes save, from [`activation_budget`].
+/// A guard that limits the bytes saved for backward passes, from [`activation_budget`].
 #[must_use = "the budget ends when this guard drops"]
 #[derive(Debug)]
 pub struct BudgetGuard {
@@ -77,7 +77,7 @@ pub struct BudgetGuard {
 }
 
 impl BudgetGuard {
-    /// Returns the amounts that were saved and computed again since the budget began.
+    /// Returns the saved and the recomputed amounts since the budget began.
     ///
     /// # Examples
     ///
@@ -110,14 +110,14 @@ impl Drop for BudgetGuard {
     }
 }
 
-/// The effect of an [`activation_budget`]; `Display` writes the totals, and the lines whose
+/// The effect of an [`activation_budget`]. `Display` writes the totals, and the source lines whose
 /// operations ran again.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BudgetReport {
     /// The budget.
     pub budget_bytes: u64,
-    /// The maximum number of bytes that were saved at once, after each operation.
+    /// The maximum of the saved bytes, measured after each operation.
     pub saved_bytes: u64,
     /// The bytes of the results that were computed again.
     pub recomputed_bytes: u64,

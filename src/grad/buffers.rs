@@ -57,15 +57,15 @@ pub trait MapBuffers {
     /// The errors of the implementation.
     fn map<T: AnyElement>(&mut self, buffer: &Array<T>) -> Result<Option<Array<T>>>;
 
-    /// Like [`MapArrays::enter`](super::MapArrays::enter). The name of a buffer is the name of its
-    /// last part.
+    /// Enters a part of the structure, like [`MapArrays::enter`](super::MapArrays::enter). The last
+    /// part of a buffer's path is the buffer itself.
     ///
     /// # Examples
     ///
     /// See [`MapBuffers`].
     fn enter(&mut self, _name: &dyn Display) {}
 
-    /// Like [`MapArrays::leave`](super::MapArrays::leave).
+    /// Leaves a part of the structure, like [`MapArrays::leave`](super::MapArrays::leave).
     ///
     /// # Examples
     ///

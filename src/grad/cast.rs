@@ -7,14 +7,14 @@ use crate::error::Result;
 /// A structure of parameters that can be converted to another element type, for training in half
 /// precision.
 ///
-/// `#[derive(CastParameters)]` implements it beside `#[derive(Parameters)]` for a `struct` with one
-/// type parameter, the type of its elements. A field is cloned if its type does not name that
-/// parameter, or if it is marked `#[parameters(skip)]`.
+/// `#[derive(CastParameters)]` implements this trait beside `#[derive(Parameters)]`, for a `struct`
+/// with one type parameter, the type of its elements. A field is cloned if its type does not name
+/// the type parameter, or if it is marked `#[parameters(skip)]`.
 ///
 /// # Examples
 ///
-/// The parameters are `f32`, and so are their gradients and the states of the optimizer. The
-/// network computes in `bf16`, and saves `bf16` for the backward pass:
+/// The parameters, their gradients and the optimizer's states are `f32`. The network computes in
+/// `bf16`, and saves `bf16` for the backward pass:
 ///
 /// ```
 /// use cachescope::grad::optim::AdamW;
@@ -56,9 +56,9 @@ pub trait CastParameters: Parameters {
     /// The structure with elements of another type.
     type Cast<U: Float>: Parameters;
 
-    /// Returns the structure with its elements converted to `U`. Inside of a function that computes
-    /// gradients, the gradients pass back through the conversion. An array that already has the
-    /// type `U` is shared, not copied.
+    /// Returns the structure with its elements converted to `U`. If gradients are computed, they
+    /// pass back through the conversion. An array that already has the type `U` is shared, not
+    /// copied.
     ///
     /// # Examples
     ///

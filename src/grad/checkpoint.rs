@@ -12,11 +12,11 @@ use crate::ops::derivatives::detects_anomalies;
 /// Chen et al. 2016).
 ///
 /// Gradients pass to `inputs`, and to tracked arrays that the function captures. If no input is
-/// tracked, the function is called once, and its intermediate values are saved. So pass everything
-/// that needs a gradient in `inputs`, including parameters.
+/// tracked, the function is called once, and its intermediate values are saved. Therefore pass
+/// every array that needs a gradient in `inputs`, including parameters.
 ///
 /// The function must return equal values for equal inputs. If it uses a
-/// [`Generator`](crate::Generator), it must make a new one in each call.
+/// [`Generator`](crate::Generator), it must create a new generator in each call.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ pub fn checkpoint<P: Parameters + 'static, T: Float>(
     inputs: &P,
     function: impl Fn(&P) -> Result<Array<T>> + 'static,
 ) -> Result<Array<T>> {
-    // Handles of arrays, which share the memory and the variables of the arrays.
+    // These are handles, which share the memory and the variables of the arrays.
     let (mut held, mut bytes) = (Vec::new(), 0);
     let inputs = map_erased(inputs, |array| {
         held.push((array.buffer.share(), array.layout));

@@ -15,7 +15,7 @@ use crate::size::ByteSize;
 use crate::sorting::sort_descending;
 use crate::sync::OfThisThread;
 
-/// A value to compute gradients of: an array of rank 0, or an expression with such a value.
+/// A value whose gradients are computed: an array of rank 0, or an expression of rank 0.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no loss that gradients can be computed of",
     label = "this is no array of floats, and no expression of them",
@@ -64,12 +64,13 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
     }
 }
 
-/// Returns the value of `function` at `parameters`, and the gradient of each parameter, in a
-/// structure of the type of `parameters`.
+/// Returns the value of `function` at `parameters`, and the gradient of each parameter. The
+/// gradients are in a structure of the type of `parameters`.
 ///
 /// Gradients pass through the values that `function` computes from its argument. If some parameters
 /// do not reach the value, their gradients are zeros. If no parameter reaches the value, the call
-/// returns an error, because training would have no effect. No gradient passes through:
+/// returns an error, because training would have no effect. No gradient passes through these
+/// arrays:
 ///
 /// - an array that `function` captures, even if it shares its memory with a parameter. For example,
 ///   `value_and_grad(&w, |v| (v * &w).sum())` gives the gradient of `v` alone, with `w` as a
@@ -79,8 +80,9 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 /// - indices and truth values, which `argmax` and `gt` return, and values computed from them.
 ///
 /// A function of slope zero, such as `floor`, passes zeros, and [`stop_gradient`] makes a constant
-/// on purpose. If the parameters reach the value only through such functions or constants, the
-/// gradients are zeros, without an error. A structure without parameters is not an error, either.
+/// on purpose. If the parameters reach the value only through functions of slope zero or constants,
+/// the gradients are zeros, without an error. A structure without parameters is not an error,
+/// either.
 ///
 /// Calls nest to any depth, also with [`jvp`](super::jvp) and [`hvp`](super::hvp). The outer call
 /// differentiates the value and the gradients that the inner call returns, with respect to the
@@ -109,10 +111,11 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 ///
 /// # Errors
 ///
-/// The first error of `function`. [`InvalidShape`](ErrorKind::InvalidShape) if its value is not a
-/// single value. [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value.
-/// [`Unsupported`](ErrorKind::Unsupported) for an operation whose derivative is not known, with its
-/// name and line. Also `Unsupported` for an array that another thread computes gradients for.
+/// The first error of `function`. [`InvalidShape`](ErrorKind::InvalidShape) if the result of
+/// `function` is not a single value. [`InvalidArgument`](ErrorKind::InvalidArgument) if no
+/// parameter reaches the value. [`Unsupported`](ErrorKind::Unsupported), with the name and line of
+/// the operation, for an operation without a derivative. [`Unsupported`](ErrorKind::Unsupported)
+/// for an array that another thread computes gradients for.
 #[track_caller]
 pub fn value_and_grad<P: Parameters, L: Loss>(
     parameters: &P,
@@ -158,9 +161,9 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
     Ok((value, aux, gradients))
 }
 
-/// Prints the memory that `function` at `parameters` saves for its backward pass, the largest entry
+/// Prints the memory that `function` saves for its backward pass at `parameters`, the largest entry
 /// first. Each entry has the number of bytes, and the line of the operation that saves them. An
-/// array that several operations save is counted for each of them.
+/// array that several operations save is counted once for each operation.
 ///
 /// # Examples
 ///
@@ -176,7 +179,7 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
 /// # Errors
 ///
 /// The errors of [`value_and_grad`], and [`Unsupported`](ErrorKind::Unsupported) inside of a
-/// function that computes gradients.
+/// function whose gradients are computed.
 #[track_caller]
 pub fn print_saved<P: Parameters, L: Loss>(
     parameters: &P,
@@ -235,14 +238,14 @@ pub struct AnomalyGuard {
     thread: OfThisThread,
 }
 
-/// Makes backward passes of the calling thread fail at the first operation that passes NaN back,
-/// with its line. Backward passes also fail if a [`checkpoint`](super::checkpoint) gives other
-/// values when it runs again.
+/// Makes backward passes of the calling thread fail at the first operation that passes NaN back.
+/// The error has the line of the operation. Backward passes also fail if a
+/// [`checkpoint`](super::checkpoint) returns other values when it runs again.
 ///
 /// A backward pass is checked if the guard lives at any time between the beginnings of the forward
-/// and the backward pass. So a guard inside of the closure of [`value_and_grad`] covers the
-/// closure's backward pass, too, although the guard drops before that pass. The guard of a
-/// statement `detect_anomaly();` drops at once, so write `let _anomalies = detect_anomaly();`.
+/// and the backward pass. Therefore a guard inside of the closure of [`value_and_grad`] also covers
+/// the closure's backward pass, although the guard drops before this pass. The guard of a statement
+/// `detect_anomaly();` drops at once, so write `let _anomalies = detect_anomaly();`.
 ///
 /// The host reads every gradient to check it, which is slow. Use the guard only to find an error.
 ///

@@ -1,8 +1,8 @@
 //! Gradients of computations by the operations of this crate.
 //!
 //! [`value_and_grad`] calls a function of parameters. It returns the value, and the gradient of
-//! each parameter in a structure of the parameters' type. Inside, parameters are ordinary arrays:
-//! any computation with them works, in scopes, on streams, with branches and loops.
+//! each parameter in a structure of the parameters' type. Inside of the function, parameters are
+//! ordinary arrays. The function may use them in scopes, on streams, and in branches and loops.
 //!
 //! ```
 //! use cachescope::grad::{Parameters, value_and_grad};
@@ -29,13 +29,13 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 //!
-//! An operation is tracked if it reads a parameter or a value computed from one. A tracked
+//! An operation is tracked if it reads a parameter, or a value computed from a parameter. A tracked
 //! operation records a step on the thread's tape, and the step passes gradients back. An expression
 //! of any length is one step. Its gradients are again expressions, evaluated in one pass, which
-//! recomputes the values of the forward pass in registers. So only evaluated values are stored, and
-//! among these only the values that a gradient is computed from. The backward pass frees stored
-//! values as early as possible. Views cost nothing: the gradient of a view adds to its part of the
-//! whole gradient.
+//! recomputes the values of the forward pass in registers. Therefore only evaluated values are
+//! stored, and only if a gradient is computed from them. The backward pass frees stored values as
+//! early as possible. Views store nothing: the gradient of a view is added to its part of the whole
+//! gradient.
 //!
 //! Parameters and the value are floats; intermediate values may be complex. As in PyTorch, the
 //! gradient for x + i y is ∂/∂x + i ∂/∂y. For a complex parameter, combine two float parameters by
@@ -104,8 +104,8 @@ pub use buffers::MapBuffers;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub use cachescope_macros::CastParameters;
-/// Implements [`Parameters`](trait@Parameters) for a `struct` of arrays and of other such
-/// structures.
+/// Implements [`Parameters`](trait@Parameters) for a `struct` of arrays and of structures of
+/// parameters.
 ///
 /// # Examples
 ///

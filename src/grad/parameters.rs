@@ -8,14 +8,14 @@ use crate::error::Result;
 
 /// An array that gradients are computed for, or a structure of such arrays.
 ///
-/// `#[derive(Parameters)]` implements it for any `struct` whose fields are arrays of floats or
-/// implement `Parameters`. Fields may also be `Vec`, `Option`, `Box`, arrays `[P; N]` and tuples of
-/// up to four of these. A field of another type, such as a rate or a name, must be marked by
-/// `#[parameters(skip)]`, and is cloned.
+/// `#[derive(Parameters)]` implements this trait for any `struct` whose fields are arrays of floats
+/// or implement `Parameters`. `Vec`, `Option`, `Box`, arrays `[P; N]` and tuples of up to four
+/// parameters also implement the trait. A field of another type, such as a rate or a name, must be
+/// marked by `#[parameters(skip)]`, and is cloned.
 ///
-/// An implementation by hand must call [`MapArrays::enter`] and [`MapArrays::leave`] around each
-/// part, with a name that no other part has. [`files`](super::files) identify arrays by these
-/// names. If a part may contain layers with buffers, the implementation also forwards
+/// A hand-written implementation must call [`MapArrays::enter`] and [`MapArrays::leave`] around
+/// each part, with a name that no other part has. [`files`](super::files) identify arrays by these
+/// names. If a part may contain layers with buffers, the implementation must also forward
 /// [`Parameters::map_buffers`] to the part.
 ///
 /// # Examples
@@ -44,7 +44,7 @@ use crate::error::Result;
     note = "a structure of parameters is marked `#[derive(Parameters)]`"
 )]
 pub trait Parameters: Sized {
-    /// Returns a structure of this kind, with each array replaced by `map`.
+    /// Returns a structure of this type, in which `map` has replaced each array.
     ///
     /// # Examples
     ///
@@ -246,9 +246,9 @@ pub trait MapArrays {
         self.map(state)
     }
 
-    /// Begins a part of the structure. The name of a part is the name of the field, or its number
-    /// if it has no name. Elements of a `Vec` or an array `[P; N]`, and members of a tuple, have
-    /// their numbers as names. The contents of an `Option` or a `Box` are not a part of their own.
+    /// Begins a part of the structure. The name of a part is the name of the field, or the index of
+    /// a field without a name. Elements of a `Vec` or an array `[P; N]`, and members of a tuple,
+    /// have their indices as names. The contents of an `Option` or a `Box` are not a separate part.
     ///
     /// # Examples
     ///
@@ -277,7 +277,7 @@ pub trait MapArrays {
     /// ```
     fn enter(&mut self, _name: &dyn Display) {}
 
-    /// Ends the part that was begun last. It is not called after an error.
+    /// Ends the part that was begun last. This method is not called after an error.
     ///
     /// # Examples
     ///
@@ -307,7 +307,7 @@ pub trait MapArrays {
 
 /// A function that [`Parameters::zip_arrays`] applies to each pair of arrays.
 pub trait ZipArrays {
-    /// Handles an array of one structure and the corresponding array of the other.
+    /// Handles an array of one structure and the corresponding array of the other structure.
     ///
     /// # Examples
     ///
@@ -337,7 +337,7 @@ pub trait ZipArrays {
     /// The errors of the implementation.
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()>;
 
-    /// Like [`MapArrays::enter`].
+    /// Begins a part of the structures, like [`MapArrays::enter`].
     ///
     /// # Examples
     ///
@@ -368,7 +368,7 @@ pub trait ZipArrays {
     /// ```
     fn enter(&mut self, _name: &dyn Display) {}
 
-    /// Like [`MapArrays::leave`].
+    /// Ends a part of the structures, like [`MapArrays::leave`].
     ///
     /// # Examples
     ///

@@ -22,8 +22,8 @@ impl ParameterPath {
     pub(crate) fn enter(&mut self, part: &dyn Display) {
         let dot = if self.lengths.is_empty() { "" } else { "." };
         self.lengths.push(self.name.len());
-        // The write fails only if `part` fails to format; then this part has no name. If two arrays
-        // get one name this way, files return an error.
+        // The write fails only if `part` fails to format. The part then has no name. If two arrays
+        // therefore have equal names, files return an error.
         let _ = write!(self.name, "{dot}{part}");
     }
 
@@ -62,7 +62,7 @@ pub(crate) fn name_of<P: Parameters>(parameters: &P, number: usize) -> Option<St
     member.map(|member| member.name)
 }
 
-/// An array of a structure, by its name, type and shape.
+/// The name, type and shape of an array in a structure.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) name: String,
@@ -77,7 +77,7 @@ impl Display for Member {
     }
 }
 
-/// Returns the arrays of a structure, in its order.
+/// Returns the names, types and shapes of a structure's arrays, in order.
 #[track_caller]
 pub(crate) fn members<P: Parameters>(parameters: &P) -> Result<Vec<Member>> {
     let mut listing = Listing::default();
@@ -104,8 +104,8 @@ impl MapArrays for Listing {
     follow_place!();
 }
 
-/// Maps the arrays of a structure by a function of type-erased arrays, which must not change their
-/// types. The traversal is compiled once for all functions.
+/// Maps the arrays of a structure by a function of type-erased arrays. The function must not change
+/// their types. The traversal is compiled once for all functions.
 #[track_caller]
 pub(crate) fn map_erased<P: Parameters>(
     parameters: &P,
@@ -122,7 +122,7 @@ impl MapArrays for MapErased<'_> {
     }
 }
 
-/// Returns handles of the arrays of a structure, in its order.
+/// Returns handles of the arrays of a structure, in order.
 #[cfg(feature = "collective")]
 #[track_caller]
 pub(crate) fn handles<P: Parameters>(arrays: &P) -> Result<Vec<AnyArray>> {

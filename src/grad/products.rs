@@ -1,9 +1,9 @@
 //! Products of derivatives with vectors.
 //!
-//! A backward pass may itself be tracked. So `hvp` runs two backward passes, and `jvp` is the
-//! gradient of gradients that are linear in their seed. All three products use one table of rules.
-//! The cost is memory, because the first pass frees nothing. A rule that saves values other than
-//! operands and results refuses second derivatives.
+//! A backward pass may itself be tracked. Therefore `hvp` runs two backward passes, and `jvp` is
+//! the gradient of gradients that are linear in their seed. Gradients, `jvp` and `hvp` use one
+//! table of rules. The cost is memory, because the first backward pass frees nothing. A rule that
+//! saves values other than operands and results rejects second derivatives.
 
 use super::loss::Loss;
 use super::parameters::{Parameters, ZipArrays};
@@ -20,7 +20,7 @@ use crate::ops::derivatives::{
 /// parameter reaches the value, the product is zeros.
 ///
 /// The product is computed as the gradient of gradients, which are linear in their cotangents
-/// (Townsend 2017, "A new trick for calculating Jacobian vector products"). The computation takes
+/// (Townsend 2017, "A new trick for calculating Jacobian vector products"). The computation needs
 /// two backward passes, for any number of parameters and values.
 ///
 /// # Examples
@@ -40,8 +40,8 @@ use crate::ops::derivatives::{
 /// # Errors
 ///
 /// The first error of `function`. [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shapes of
-/// `tangents` differ from the parameters. [`Unsupported`](ErrorKind::Unsupported), with name and
-/// line, for an operation whose gradient has no derivative. The errors of
+/// `tangents` differ from the shapes of the parameters. [`Unsupported`](ErrorKind::Unsupported),
+/// with name and line, for an operation whose gradient has no derivative. The errors of
 /// [`value_and_grad`](super::value_and_grad).
 #[track_caller]
 pub fn jvp<P: Parameters, T: Float>(
@@ -91,7 +91,7 @@ pub fn jvp<P: Parameters, T: Float>(
 /// 1994).
 ///
 /// The product is the gradient of the gradient's product with `vector`. The memory of the first
-/// backward pass is kept for the second.
+/// backward pass is kept for the second backward pass.
 ///
 /// # Examples
 ///
@@ -109,9 +109,9 @@ pub fn jvp<P: Parameters, T: Float>(
 ///
 /// # Errors
 ///
-/// The errors of [`jvp`]. [`InvalidShape`](ErrorKind::InvalidShape) if the value is not a single
-/// value. [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value, as for
-/// [`value_and_grad`](super::value_and_grad).
+/// The errors of [`jvp`]. [`InvalidShape`](ErrorKind::InvalidShape) if the result of `function` is
+/// not a single value. [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the
+/// value, as for [`value_and_grad`](super::value_and_grad).
 #[track_caller]
 pub fn hvp<P: Parameters, L: Loss>(
     parameters: &P,

@@ -16,14 +16,14 @@ use crate::ops::derivatives::{
 };
 use crate::sorting::sort_descending;
 
-/// Returns the value of `function` at `parameters`. The optimizer moves each parameter as soon as
-/// its gradient is complete, inside of the backward pass. So not all gradients are in memory at
-/// once (Lv et al. 2023, "Full parameter fine-tuning for large language models with limited
-/// resources").
+/// Returns the value of `function` at `parameters`. Inside of the backward pass, the optimizer
+/// updates each parameter as soon as the parameter's gradient is complete. Therefore not all
+/// gradients are in memory at once (Lv et al. 2023, "Full parameter fine-tuning for large language
+/// models with limited resources").
 ///
 /// The results equal the results of [`value_and_grad`](super::value_and_grad) followed by a step of
-/// the optimizer. The page of `value_and_grad` describes which arrays do not count as computed from
-/// the parameters. Parameters that do not reach the value step with a gradient of zeros.
+/// the optimizer. [`value_and_grad`](super::value_and_grad) lists the arrays that no gradient
+/// passes through. A parameter that does not reach the value is updated with a gradient of zeros.
 ///
 /// # Examples
 ///
@@ -45,8 +45,8 @@ use crate::sorting::sort_descending;
 ///
 /// The errors of [`value_and_grad`](super::value_and_grad) and of the optimizer.
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a [`checkpoint`](super::checkpoint)
-/// reads a parameter only when it runs again. After an error in the backward pass some parameters
-/// may have moved.
+/// reads a parameter only when it runs again. After an error in the backward pass, some parameters
+/// may have changed.
 #[track_caller]
 pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
     parameters: &mut P,
@@ -66,9 +66,9 @@ pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
     value.at_caller()
 }
 
-/// Like [`value_and_step`], for the public function that `caller` names. Between the passes, calls
-/// `see` with the optimizer and the order in which the gradients will be complete. `see` may return
-/// memory for the gradients. `failed` is set to the number of the parameter whose step fails.
+/// Computes [`value_and_step`] for the public function that `caller` names. Between the passes,
+/// calls `see` with the optimizer and the order in which the gradients will be complete. `see` may
+/// return memory for the gradients. `failed` is set to the index of the parameter whose step fails.
 #[track_caller]
 pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     parameters: &mut P,
@@ -81,14 +81,15 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     let tracked = tape.track(parameters)?;
     let loss = function(&tracked)?.into_value()?;
     tape.check_loss(&loss)?;
-    // Dropped, because these handles of the parameters would prevent writes in place.
+    // These handles of the parameters are dropped, because they would prevent writes in place.
     drop(tracked);
     optimizer.begin();
     let order = Order {
         variables: &tape.variables,
         numbers: order_of_gradients(&tape.variables),
     };
-    // Not in a closure, because errors would then report the closure as the caller.
+    // This is not in a closure, because an error in a closure would report the closure as the
+    // caller.
     let stepped = match see(optimizer, order) {
         Ok(placer) => step_all(parameters, (optimizer, failed), (&loss, &tape), placer),
         Err(error) => Err(error),
@@ -100,7 +101,7 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     Ok(constant(&loss))
 }
 
-/// The parameters of the backward pass that follows.
+/// The parameters, in the order of the next backward pass.
 #[cfg_attr(
     not(feature = "collective"),
     expect(dead_code, reason = "groups of ranks read it")
@@ -108,11 +109,11 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
 pub(crate) struct Order<'a> {
     /// The tape's variable of each parameter.
     pub(crate) variables: &'a [u32],
-    /// The numbers of the parameters, in the order in which their gradients will be complete.
+    /// The indices of the parameters, in the order in which their gradients will be complete.
     pub(crate) numbers: Vec<usize>,
 }
 
-/// Returns the numbers of variables in the order in which the backward pass completes their
+/// Returns the indices of variables in the order in which the backward pass completes their
 /// gradients. A gradient is complete once the pass has processed the first recorded step that read
 /// the variable.
 fn order_of_gradients(variables: &[u32]) -> Vec<usize> {
@@ -163,7 +164,8 @@ fn step_all<P: Parameters, T: Float>(
         true => Some(rest.norm(&tape.variables).at_caller()?),
         false => None,
     };
-    // Steps the parameters that no step of the tape reads; after a norm, steps all parameters.
+    // This call updates the parameters that no step of the tape reads. If the optimizer needs a
+    // norm, this call updates all parameters.
     step(&mut rest, 0, norm).at_caller()?;
     if tape.variables.iter().any(|&variable| rest.has(variable)) {
         let text = "checkpoint: the function read a parameter only when it ran again, after the step of that parameter: it must compute the \
@@ -173,12 +175,12 @@ fn step_all<P: Parameters, T: Float>(
     tape.check_gradients(is_reached || has_constants())
 }
 
-/// The traversal that steps each parameter once, when its gradient is complete.
+/// The traversal that updates each parameter once, when its gradient is complete.
 struct Stepping<'a, O> {
     optimizer: &'a mut O,
     failed: &'a mut Option<usize>,
     gradients: &'a mut Gradients,
-    /// The variables of the parameters that have not stepped yet; `None` for parameters that have.
+    /// The variable of each parameter that is not updated yet; `None` for an updated parameter.
     waiting: &'a mut [Option<u32>],
     /// True if a parameter has a gradient.
     is_reached: &'a mut bool,

@@ -1,9 +1,9 @@
 //! Tapes that a program opens and closes itself.
 //!
-//! A variable is a plain array: the handle of its memory holds a number, and the tape belongs to
-//! the thread. So an array that leaves the function does not keep a tape alive, and every function
-//! of arrays can be differentiated unchanged. An operation without a gradient refuses tracked
-//! operands, so no value silently becomes a constant.
+//! A variable is a plain array: the handle of its memory contains a number, and the tape belongs to
+//! the thread. Therefore an array that leaves the function does not keep a tape alive, and every
+//! function of arrays can be differentiated unchanged. An operation without a gradient rejects
+//! tracked operands, so that no value silently becomes a constant.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -21,9 +21,9 @@ use crate::ops::derivatives::{
 use crate::ops::order::warn;
 use crate::sync::OfThisThread;
 
-/// The operations that compute values from variables on this thread, recorded from
-/// [`begin`](Self::begin) to [`gradients`](Self::gradients) or the drop. For programs whose
-/// computation is not one function. [`value_and_grad`](super::value_and_grad) is a tape around a
+/// A record of the operations that compute values from variables on this thread. It lasts from
+/// [`begin`](Self::begin) to [`gradients`](Self::gradients) or the drop. Use it if the computation
+/// of a program is not one function. [`value_and_grad`](super::value_and_grad) is a tape around a
 /// call.
 ///
 /// # Examples
@@ -55,10 +55,10 @@ pub struct Tape {
     pub(super) variables: Vec<u32>,
     /// The first step of this tape; earlier steps belong to outer tapes.
     pub(super) first_step: usize,
-    /// True on the tape of an outer function, which tracks the gradients.
+    /// True if the tape of an outer function tracks the gradients.
     is_nested: bool,
     _first_run: Option<FirstRun>,
-    /// The guard of the thread's tape; `None` on the tape of an outer function.
+    /// The guard of the thread's tape; `None` for a part of an outer function's tape.
     _guard: Option<TapeGuard>,
     /// Marker that keeps the tape on its thread.
     thread: OfThisThread,
@@ -92,7 +92,7 @@ impl Tape {
         })
     }
 
-    /// Begins a tape for the public function of that name.
+    /// Begins a tape for the public function `function`.
     #[track_caller]
     pub(super) fn begin_for(function: &'static str) -> Result<Self> {
         let guard = TapeGuard::begin(function)?;
@@ -106,11 +106,11 @@ impl Tape {
     }
 
     /// Begins a tape like [`begin_for`](Self::begin_for). If the thread already has a tape, begins
-    /// a part of it, and the outer tape tracks the gradients.
+    /// a part of the outer tape, and the outer tape tracks the gradients.
     ///
-    /// If a checkpoint calls the function for the first time, the checkpoint will call the function
-    /// again in the backward pass. So the part ends with the first call, and nothing tracks the
-    /// gradients of the first call.
+    /// A checkpoint calls its function for the first time in the forward pass, and again in the
+    /// backward pass. In the first call, the nested tape ends with the call, and no tape tracks its
+    /// gradients.
     #[track_caller]
     pub(super) fn begin_nested(function: &'static str) -> Result<Self> {
         // An optimizer's step has no derivative.
@@ -193,14 +193,15 @@ impl Tape {
         let variables = parameters.map_arrays(&mut track);
         let variables = variables.at_caller()?;
         if self._guard.is_none() {
-            // Gradients stop at the variables, because the outer tape passes them on.
+            // Gradients stop at the variables, because the outer tape passes the gradients further
+            // back.
             self.first_step = length();
         }
         Ok(variables)
     }
 
-    /// Returns the value of `loss`, and its gradient for each of `variables`, in a structure of the
-    /// type of `variables`. Ends the tape.
+    /// Returns the value of `loss`, and its gradient for each of `variables`. The gradients are in
+    /// a structure of the type of `variables`. Ends the tape.
     ///
     /// If a variable does not reach the loss, its gradient is zeros, provided that another variable
     /// of the tape reaches the loss. [`value_and_grad`](super::value_and_grad) lists the
@@ -223,9 +224,10 @@ impl Tape {
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the loss is not a single value.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no variable of this tape reaches the
-    /// loss. Also if an array of `variables` is not a variable of this tape, but for example a part
-    /// or a view of one. Also if a variable is named twice. The errors of the operations of the
-    /// backward pass.
+    /// loss. [`InvalidArgument`](ErrorKind::InvalidArgument) if an array of `variables` is not a
+    /// variable of this tape, but for example a view of a variable.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if a variable is named twice. The errors of
+    /// the operations of the backward pass.
     #[track_caller]
     pub fn gradients<P: Parameters, L: Loss>(
         self,
@@ -254,8 +256,8 @@ impl Tape {
         self.pass_back(loss, &variables, numbers)
     }
 
-    /// Like [`gradients`](Self::gradients), for all variables, as [`track`](Self::track) has
-    /// returned them.
+    /// Computes [`gradients`](Self::gradients) for all variables of the tape. `variables` are the
+    /// result of [`track`](Self::track).
     #[track_caller]
     pub(super) fn all_gradients<P: Parameters, L: Loss>(
         self,
@@ -265,7 +267,7 @@ impl Tape {
         self.pass_back(loss, variables, |tape| Ok(tape.variables.clone()))
     }
 
-    /// Like [`gradients`](Self::gradients), for the variables whose numbers `numbers` returns.
+    /// Computes [`gradients`](Self::gradients) for the variables whose numbers `numbers` returns.
     #[track_caller]
     fn pass_back<P: Parameters, L: Loss>(
         self,
@@ -288,8 +290,8 @@ impl Tape {
         Ok((self.result(&loss), gradients.at_caller()?))
     }
 
-    /// Warns if some variables reach the loss and others do not. Without the warning, the variables
-    /// that do not reach it would silently keep their values.
+    /// Warns if only some variables reach the loss. Without the warning, the other variables would
+    /// silently keep their values.
     #[track_caller]
     fn warn_of_unread(&self, gradients: &Gradients) {
         let unread =
@@ -307,7 +309,7 @@ impl Tape {
         }
     }
 
-    /// Returns an error if the loss is not a single value, or if no variable reaches it.
+    /// Returns an error if the loss is not a single value, or if no variable reaches the loss.
     #[track_caller]
     pub(super) fn check_loss<T: Float>(&self, loss: &Array<T>) -> Result<()> {
         check_value(self.function, loss)?;
@@ -315,7 +317,7 @@ impl Tape {
     }
 
     /// Returns an error if no variable reaches the loss. If the program read a variable and made a
-    /// constant on purpose, the loss may be intended, and is not an error.
+    /// constant on purpose, the loss may be intended, and no error is returned.
     #[track_caller]
     pub(super) fn check_reached<T: Float>(&self, loss: &Array<T>) -> Result<()> {
         if tracked(loss.buffer())?.is_some() {
@@ -325,8 +327,8 @@ impl Tape {
         self.check_gradients(has_constants() && self.variables.iter().any(is_read))
     }
 
-    /// Returns the error of a loss that no variable reaches, unless `is_right`, or there is no
-    /// variable.
+    /// Returns the error of a loss that no variable reaches, unless `is_right` is true or the tape
+    /// has no variable.
     #[track_caller]
     pub(super) fn check_gradients(&self, is_right: bool) -> Result<()> {
         if is_right || self.variables.is_empty() {
@@ -336,8 +338,8 @@ impl Tape {
     }
 }
 
-/// A traversal that makes variables of arrays. An outer tape that tracks the values receives the
-/// gradient of the variable.
+/// A traversal that makes variables from arrays. If an outer tape tracks an array, the outer tape
+/// receives the gradient of the variable.
 struct TrackParameters<'a> {
     variables: &'a mut Vec<u32>,
     /// True if the tape is a part of an outer tape.

@@ -8,35 +8,36 @@ use crate::error::{Error, ErrorKind, Result};
 impl<T: AnyElement> Array<T> {
     /// Imports foreign memory as an array, without a copy. `destructor` releases the memory.
     ///
-    /// The array is like any other. Its clones and views share the memory, and operations on
-    /// several streams are ordered with each other. The memory belongs to no cache. It counts as
-    /// live, but neither as allocated nor as reserved, and no limit bounds it.
+    /// The array behaves like any other array. Its clones and views share the memory, and
+    /// operations on several streams are ordered with each other. The memory belongs to no cache.
+    /// It counts as live, but neither as allocated nor as reserved, and no limit bounds it.
     ///
-    /// `destructor` is called once. Before the call, the last array over the memory is gone, and
-    /// every stream that used the memory is done. The destructor runs in the next call on this
-    /// device that misses its scope's cache, imports memory, trims or synchronises. If there is no
-    /// such call, it runs when the device ends. It runs on the thread of the triggering call, with
-    /// no lock held. Dropping the array never calls the destructor. A panic in the destructor
-    /// becomes an error of a later call ([`Panic`](ErrorKind::Panic)). If the destructor owns a
-    /// handle of `device`, the handle keeps the device alive until the destructor runs.
+    /// `destructor` is called once. Before the call, the last array over the memory has been
+    /// dropped, and every stream has completed its work on the memory. The destructor runs in the
+    /// next call on this device that misses its scope's cache, imports memory, trims or
+    /// synchronises. If there is no further call, the destructor runs when the device ends. It runs
+    /// on the thread of the triggering call, while the thread holds no lock. Dropping the array
+    /// never calls the destructor. A panic in the destructor becomes an error of a later call
+    /// ([`Panic`](ErrorKind::Panic)). If the destructor owns a handle of `device`, the handle keeps
+    /// the device alive until the destructor runs.
     ///
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the address is null, not aligned for `T`,
-    /// or has fewer bytes after it than the elements take.
+    /// or has fewer bytes after it than the elements need.
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the rank is above 8 or the size overflows. An
-    /// error of an earlier call that could not report it. After an error, the caller still owns the
+    /// error that an earlier call could not report. After an error, the caller still owns the
     /// memory: `destructor` is dropped, and not called.
     ///
     /// # Safety
     ///
     /// Until `destructor` is called:
-    /// - the memory of `device` at `address` holds the values of the shape's elements, of type `T`,
-    ///   in row-major order. The values are written already, or by work that the thread's current
-    ///   stream of `device` is ordered after. On the host, the provenance of the memory is exposed,
-    ///   as `expose_provenance` does;
-    /// - the values may be read and written. Nothing else accesses them. The exception is work in
-    ///   the order of that stream while no array over the memory is used.
+    /// - the memory of `device` at `address` contains the values of the shape's elements, of type
+    ///   `T`, in row-major order. The values are written already, or by work that the thread's
+    ///   current stream of `device` is ordered after. On the host, the provenance of the memory is
+    ///   exposed, as `expose_provenance` does;
+    /// - the values may be read and written. Nothing else accesses the values, except work in the
+    ///   order of the current stream while no array over the memory is used.
     ///
     /// # Examples
     ///
@@ -65,14 +66,14 @@ impl<T: AnyElement> Array<T> {
         let layout = Layout::contiguous(&shape)?;
         check_address::<T>("from_raw_parts", address, size_bytes)?;
         let destructor = Box::new(destructor);
-        // SAFETY: by this function's contract.
+        // SAFETY: this function has the callee's contract.
         let buffer =
             unsafe { Buffer::import(device, address, size_bytes, Use::Write, destructor) }?;
         Ok(Self::from_parts(buffer, layout))
     }
 }
 
-/// Checks the address of `size_bytes` bytes of foreign memory that holds elements of `T`.
+/// Checks the address of `size_bytes` bytes of foreign memory with elements of `T`.
 #[track_caller]
 pub(super) fn check_address<T>(operation: &str, address: u64, size_bytes: usize) -> Result<()> {
     let align_bytes = align_of::<T>() as u64;

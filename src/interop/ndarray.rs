@@ -1,6 +1,6 @@
 //! Conversions from and to arrays of the ndarray crate. Each conversion copies, because one of the
-//! arrays may be in device memory. A conversion may fail, because copying allocates. So types
-//! implement `TryFrom`, but not `From`.
+//! arrays may be in device memory. A conversion may fail, because copying allocates. Therefore the
+//! types implement `TryFrom`, but not `From`.
 
 use ndarray::{Array as HostArray, ArrayBase, ArrayD, Data, Dimension, IxDyn, ShapeError};
 
@@ -8,7 +8,7 @@ use crate::array::{AnyElement, Array, Shape, Writer};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {
-    /// Copies `array` to the current device, in row-major order whatever its strides.
+    /// Copies `array` to the current device, in row-major order. `array` may have any strides.
     ///
     /// # Examples
     ///
@@ -67,7 +67,8 @@ fn refused(error: ShapeError) -> Error {
     Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")).caused_by(error)
 }
 
-/// Like [`Array::to_ndarray`], with dynamic rank or a rank that is known at compile time.
+/// Converts an array like [`Array::to_ndarray`], with dynamic rank or a rank that is known at
+/// compile time.
 ///
 /// # Examples
 ///
@@ -103,7 +104,7 @@ impl<T: AnyElement, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
     }
 }
 
-/// Like the conversion from a borrowed array.
+/// Converts an array like the conversion from a borrowed array.
 impl<T: AnyElement, D: Dimension> TryFrom<Array<T>> for HostArray<T, D> {
     type Error = Error;
 
@@ -113,7 +114,7 @@ impl<T: AnyElement, D: Dimension> TryFrom<Array<T>> for HostArray<T, D> {
     }
 }
 
-/// Like [`Array::from_ndarray`].
+/// Converts an array like [`Array::from_ndarray`].
 impl<T, S, D> TryFrom<ArrayBase<S, D>> for Array<T>
 where
     T: AnyElement,
@@ -128,7 +129,7 @@ where
     }
 }
 
-/// Like [`Array::from_ndarray`].
+/// Converts an array like [`Array::from_ndarray`].
 impl<T, S, D> TryFrom<&ArrayBase<S, D>> for Array<T>
 where
     T: AnyElement,

@@ -10,19 +10,20 @@ use super::Gpt2;
 pub struct KeyValueCache {
     /// The keys and values of each block, of shape `[batch, heads, capacity, width / heads]`.
     layers: Vec<[Array<f32>; 2]>,
-    /// The positions from 0 to the capacity.
+    /// All positions, in ascending order.
     places: Array<i64>,
     /// The number of tokens so far.
     length: usize,
 }
 
-/// The way to choose the next token from the scores.
+/// The sampling options of the next token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// The temperature. 0 chooses the token with the highest score. Other values choose at random:
-    /// above 1, unlikely tokens become more likely.
+    /// The temperature. 0 chooses the token with the highest score. Other values sample at random.
+    /// Above 1, unlikely tokens become more likely.
     pub temperature: f32,
-    /// The number of tokens, with the highest scores, to choose from. `None` for all tokens.
+    /// The number of tokens with the highest scores that are sampled from. `None` samples from all
+    /// tokens.
     pub top_k: Option<usize>,
 }
 
@@ -41,12 +42,13 @@ impl KeyValueCache {
 }
 
 impl Gpt2 {
-    /// Returns the scores, of shape `[batch, vocabulary]`, of the token after the last of `tokens`.
-    /// `tokens`, of shape `[batch, length]`, follow the tokens in the cache.
+    /// Returns the scores, of shape `[batch, vocabulary]`, of the token after `tokens`. `tokens`
+    /// have the shape `[batch, length]`, follow the tokens in the cache, and are added to the
+    /// cache.
     ///
-    /// Attention is over the whole cache, with a mask over the positions that are still empty.
-    /// Therefore every call with one token allocates arrays of equal sizes, which fit into memory
-    /// that is planned once.
+    /// Attention is computed over the whole cache, with a mask over the empty positions. Therefore
+    /// every call with one token allocates arrays of equal sizes. Memory that is planned once fits
+    /// all these calls.
     pub fn next(&self, tokens: &Array<i64>, cache: &mut KeyValueCache) -> Result<Array<f32>> {
         let (first, end) = (cache.length, cache.length + tokens.shape()[1]);
         let own = Array::arange(first as i64, end as i64, 1)?.unsqueeze(1)?;
@@ -91,7 +93,7 @@ impl Gpt2 {
 }
 
 impl Choice {
-    /// Chooses a token by the scores, of shape `[1, vocabulary]`.
+    /// Chooses a token by its score. The scores have the shape `[1, vocabulary]`.
     fn of(&self, scores: &Array<f32>) -> Result<i64> {
         if self.temperature == 0.0 {
             return scores.argmax_axis(-1)?.item();

@@ -13,12 +13,11 @@ use crate::failure::Failure;
 /// The width of a head in all published sizes.
 const HEAD_WIDTH: usize = 64;
 
-/// The name of the projection to the scores of tokens, in files that contain it beside the tied
-/// embedding.
+/// The name of the output projection. Some files contain it beside the tied embedding.
 const HEAD: &str = "lm_head.weight";
 
 impl Gpt2 {
-    /// Reads `model.safetensors` in a folder, with its `config.json` if there is one.
+    /// Reads `model.safetensors` in a folder, and `config.json` if it exists.
     pub fn read(folder: &Path) -> Result<Self, Failure> {
         let config = folder.join("config.json");
         let heads = match config.exists() {
@@ -32,7 +31,7 @@ impl Gpt2 {
     }
 
     /// Reads a file whose array names may begin with "transformer.". The sizes of the network are
-    /// read from the shapes of the arrays. The file does not state the number of heads: if `heads`
+    /// read from the shapes of the arrays. The file does not state the number of heads. If `heads`
     /// is `None`, each head has a width of 64.
     pub fn read_file(path: &Path, heads: Option<usize>) -> Result<Self, Failure> {
         let mut file = SafetensorsReader::open(path)?;
@@ -109,7 +108,7 @@ fn size(file: &SafetensorsReader, prefix: &str, heads: Option<usize>) -> Result<
     })
 }
 
-/// Returns an error if an array does not have this shape.
+/// Returns an error if the file has no array `name` of shape `shape`.
 fn check(file: &SafetensorsReader, name: &str, shape: &[usize]) -> Result<(), String> {
     match file.shape(name) {
         Some(found) if found == shape => Ok(()),

@@ -1,5 +1,5 @@
-//! GPT-2's tokens: pairs of bytes, and pairs of merged tokens, are merged in the order of a list.
-//! (Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", 2016.)
+//! GPT-2's byte-pair encoding: adjacent tokens are merged in the order of a list (Sennrich et al.,
+//! "Neural Machine Translation of Rare Words with Subword Units", 2016).
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,12 +15,12 @@ const SHORT: [&str; 7] = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
 pub struct Tokens {
     numbers: HashMap<String, i64>,
     texts: HashMap<i64, String>,
-    /// The rank of each pair that is merged.
+    /// The rank of each mergeable pair of tokens. The pair of the lowest rank is merged first.
     ranks: HashMap<(String, String), usize>,
 }
 
 impl Tokens {
-    /// Reads both files in a folder.
+    /// Reads `vocab.json` and `merges.txt` in a folder.
     pub fn read(folder: &Path) -> Result<Self, Failure> {
         let text = |name: &str| {
             let path = folder.join(name);
@@ -64,7 +64,7 @@ impl Tokens {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Merges the bytes of a word, the pair of the lowest rank first.
+    /// Merges the bytes of a word into tokens, the pair of the lowest rank first.
     fn merged(&self, word: &str) -> Vec<String> {
         let mut parts: Vec<String> = word.bytes().map(|byte| printable(byte).into()).collect();
         loop {
@@ -79,8 +79,8 @@ impl Tokens {
     }
 }
 
-/// Returns the character that represents a byte in the files: the byte's character in Latin-1 if it
-/// is visible, otherwise a character from 256 on.
+/// Returns the character that represents a byte in the files. A visible Latin-1 character
+/// represents its own byte. Characters from 256 on represent the other bytes.
 fn printable(byte: u8) -> char {
     let is_visible = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..);
     match is_visible(byte) {
@@ -92,8 +92,8 @@ fn printable(byte: u8) -> char {
     }
 }
 
-/// Divides a text into words, each with the space before it, as the published pattern does. Letters
-/// are Unicode's alphabetic characters, a slightly larger set than the pattern's letters.
+/// Divides a text into words, like the published pattern. Each word includes the space before it.
+/// Letters are Unicode's alphabetic characters, a slightly larger set than the pattern's letters.
 fn words(mut text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     while !text.is_empty() {
@@ -123,7 +123,8 @@ fn word_bytes(text: &str) -> usize {
             .unwrap_or(body.len());
         return text.len() - body.len() + end;
     }
-    // The word is spaces: the last space belongs to the next word, unless it is the only space.
+    // The word is whitespace. Its last character belongs to the next word, unless it is the only
+    // character.
     let Some(end) = text.find(|own: char| !own.is_whitespace()) else {
         return text.len();
     };

@@ -1,11 +1,11 @@
-//! Ranks that are processes, on one machine or several, started by MPI.
+//! Ranks that are processes of MPI, on one or several machines.
 //!
-//! Architecture invariant: this module compiles with and without the feature `mpi`, with the same
-//! signatures. So the layers above need no `cfg`.
+//! Architecture invariant: this module has the same signatures with and without the feature `mpi`.
+//! Therefore the layers above need no `cfg`.
 //!
-//! MPI gets device memory for calls that move bytes unchanged. For sums, it gets host memory,
-//! because the host computes sums in the order of the ranks. `send` returns before the peer
-//! receives, so it copies the data. The copy is on the host, which has more memory to spare.
+//! MPI gets device memory for calls that transfer bytes unchanged. For reductions, MPI gets host
+//! memory, because the host reduces in the order of the ranks. `send` returns before the peer
+//! receives, so `send` copies the data. The copy is in host memory, which is larger.
 
 #[cfg(not(feature = "mpi"))]
 mod disabled;
@@ -22,28 +22,29 @@ use disabled::world;
 use enabled::world;
 
 impl Group {
-    /// Returns the group of all processes that MPI has started. Each process is one rank: `mpirun
-    /// -n 4 program`, or `srun`. Needs the feature `mpi`, and an MPI library where the program is
-    /// built and where it runs. A process that was not started by MPI is a group of one rank.
+    /// Returns the group of all processes that MPI has started, for example by
+    /// `mpirun -n 4 program` or `srun`. Each process is one rank. Needs the feature `mpi`, and an
+    /// MPI library where the program is built and where it runs. A process that was not started by
+    /// MPI is a group of one rank.
     ///
     /// The first call initialises MPI, unless the program has done so. All ranks must make the
-    /// first call. Every call returns another handle of the same group. The library makes one MPI
-    /// call at a time, from several threads. If the program itself initialises MPI, it must request
-    /// `MPI_THREAD_SERIALIZED` or more. It finalises MPI after its last use of the group.
+    /// first call. Every call returns another handle of the same group. The library calls MPI from
+    /// several threads, one at a time. If the program itself initialises MPI, it must request
+    /// `MPI_THREAD_SERIALIZED` or more. Such a program must finalise MPI after its last use of the
+    /// group.
     ///
-    /// When `main` returns, the process waits until the other processes end, too, like
-    /// `MPI_Finalize`. After an error of [`Communication`](crate::ErrorKind::Communication) it
-    /// waits for two seconds, and then ends all processes by `MPI_Abort`.
+    /// When `main` returns, the process waits until the other processes end, like `MPI_Finalize`.
+    /// After a [`Communication`](crate::ErrorKind::Communication) error, the process waits for two
+    /// seconds, and then ends all processes by `MPI_Abort`.
     ///
     /// Every rank computes on its current device, which is the host unless the program enters
-    /// another one. On machines with several CUDA devices, a rank may use the device with its local
-    /// rank on the machine. Open MPI sets the local rank in the variable
-    /// `OMPI_COMM_WORLD_LOCAL_RANK`, Slurm in `SLURM_LOCALID`.
+    /// another device. On machines with several CUDA devices, a rank may enter the device whose
+    /// index is its local rank. Open MPI sets the variable `OMPI_COMM_WORLD_LOCAL_RANK` to the
+    /// local rank, and Slurm sets `SLURM_LOCALID`.
     ///
     /// CUDA arrays are transferred through page-locked host memory. If the MPI library reports that
-    /// it is CUDA-aware, it transfers large arrays directly from and to device memory. This holds
-    /// for `broadcast`, `all_gather` and `all_to_all`. `CACHESCOPE_MPI_CUDA` ("on" or "off")
-    /// overrides the library's report.
+    /// it is CUDA-aware, large arrays of `broadcast`, `all_gather` and `all_to_all` are transferred
+    /// directly. `CACHESCOPE_MPI_CUDA` ("on" or "off") overrides the library's report.
     ///
     /// # Examples
     ///

@@ -18,8 +18,8 @@ use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 use watch::Watch;
 
-/// The id by which the ranks of a group find each other. One rank creates it, and passes it to the
-/// others by any channel.
+/// The identifier by which the ranks of a group find each other. One rank creates the identifier,
+/// and passes it to the other ranks by any channel.
 ///
 /// # Examples
 ///
@@ -68,8 +68,9 @@ impl NcclId {
         Cuda::new_nccl_id().map(Self).at_caller()
     }
 
-    /// Creates the id of ranks that find each other at an address, by NCCL's variable
-    /// `NCCL_COMM_ID`. The launcher itself listens at `port`, so NCCL uses the next port.
+    /// Creates the id of ranks that find each other at the address in NCCL's variable
+    /// `NCCL_COMM_ID`. If the variable is not set, sets it to `host` and the port after `port`,
+    /// because the launcher listens at `port`.
     #[track_caller]
     pub(super) fn of_address(host: &str, port: u16) -> Result<Self> {
         if env::var_os(COMM_ID).is_none() {
@@ -200,9 +201,9 @@ impl NcclCarrier {
             .cuda()
             .expect("the group is of CUDA devices");
         let ready = self.device.backend().record_event(stream)?;
-        // SAFETY: the spans are as long as the call says, because one caller made the call and its
-        // spans. The stream is ordered after all uses of the memory. The next user of the memory is
-        // ordered after the stream.
+        // SAFETY: the spans have the lengths of the call, because one caller made the call and its
+        // spans. The stream is ordered after all earlier uses of the memory. Later uses are ordered
+        // after the stream.
         let outcome = unsafe { gpu.communicate(&self.communicator, stream, &nccl_call) };
         outcome.at_caller()?;
         let operation = (call.operation.name(), ready);
@@ -210,8 +211,8 @@ impl NcclCarrier {
             .expect(operation, &self.communicator, settings.timeout)
     }
 
-    /// Registers the memory's segment once, if the segment is one allocation. NCCL copies through
-    /// its own buffers if it does not accept a registration.
+    /// Registers the memory's segment once, if the segment is one allocation. If NCCL rejects a
+    /// registration, NCCL copies through its own buffers.
     fn register(&self, span: Span<'_>) {
         let memory = self.device.memory();
         let register = |first, bytes| {
@@ -246,8 +247,8 @@ impl NcclCarrier {
         all.to_vec()
     }
 
-    /// Returns an array in memory that no cache owns, so that the library's own exchanges do not
-    /// change which requests the program's caches receive.
+    /// Returns an array in memory that no cache owns, so that internal exchanges add no requests to
+    /// the program's caches.
     #[track_caller]
     fn words(&self, words: &[u64]) -> Result<Array<u64>> {
         let shape = Shape::from(words.len());
@@ -273,7 +274,7 @@ impl NcclCarrier {
     }
 
     /// Divides the group. NCCL creates communicators outside of streams, and only while no call is
-    /// in flight. So this method first waits for all enqueued calls.
+    /// in flight. Therefore this method first waits for all enqueued calls.
     #[track_caller]
     pub(super) fn split(&self, (color, key): (usize, usize)) -> Result<Self> {
         let _calls = self.calls.lock();

@@ -1,5 +1,5 @@
-//! Watchdog: aborts a communicator whose calls do not end. NCCL itself has no timeout for a rank
-//! that never arrives.
+//! A watchdog that aborts a communicator if a call does not end. NCCL itself has no timeout for a
+//! rank that never arrives.
 
 use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use crate::device::cuda::Communicator;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// The thread that checks whether calls end. It ends when the `Watch` has dropped and all calls
-/// have ended.
+/// A handle of the thread that checks whether calls end. The thread ends when the `Watch` has
+/// dropped and all calls have ended.
 #[derive(Debug)]
 pub(super) struct Watch {
     expected: Queue<WatchedCall>,
@@ -46,8 +46,8 @@ impl Watch {
             while let Some(call) = calls.pop() {
                 call.await_end(key);
             }
-            // Releases the registrations only now, when nothing uses the registered memory and
-            // nothing has a handle of the group.
+            // The registrations are released only at this point: no call uses the registered
+            // memory, and no handle of the group exists.
             of_thread.memory().detach_all(key);
             if let Some(gpu) = of_thread.backend().cuda() {
                 gpu.forget_communication(key);
@@ -78,7 +78,7 @@ impl Watch {
             device: self.device.clone(),
             communicator: Arc::clone(communicator),
         };
-        // The queue is open while `self` lives.
+        // The push succeeds, because the queue is open while `self` lives.
         let _ = self.expected.push(expected);
         Ok(())
     }
@@ -91,12 +91,12 @@ impl Drop for Watch {
 }
 
 impl WatchedCall {
-    /// Waits until the call ends, and aborts it after the timeout. After an abort, threads that
-    /// wait for the device get the reason.
+    /// Waits until the call ends, and aborts the communicator after the timeout. After an abort,
+    /// threads that wait for the device receive the reason.
     fn await_end(&self, key: u64) {
         let mut pause = PAUSES[0];
         let backend = self.device.backend();
-        // The time since which the call may run.
+        // The time at which the call became ready to run.
         let mut ready: Option<Instant> = None;
         let problem = loop {
             match backend.query_event(&self.events[1]) {

@@ -1,8 +1,8 @@
 //! Buckets: arrays of consecutive gradients, which the ranks exchange as a whole.
 //!
 //! All ranks divide the gradients into identical buckets. Before the backward pass begins, the tape
-//! knows the order in which gradients will be complete. Rank 0 broadcasts its order in the first
-//! step. If the order changes later, a bucket is exchanged when its last gradient is complete.
+//! determines the order in which gradients will be complete. In the first step, rank 0 broadcasts
+//! its order. If the order changes later, a bucket is exchanged when its last gradient is complete.
 
 use std::any::Any;
 
@@ -48,29 +48,28 @@ pub(super) enum Exchange {
 
 /// Buckets that a backward pass fills.
 ///
-/// Invariant: every rank exchanges the buckets in the order of the layout; the first `exchanged`
-/// are done.
+/// Invariant: every rank exchanges the buckets in the order of the layout. The first `exchanged`
+/// buckets have been exchanged.
 pub(super) struct Buckets {
     pub(super) layout: BucketLayout,
-    /// An [`Array`] of each bucket's type, or of its accumulation type.
+    /// One [`Array`] per bucket, of the bucket's type or of its accumulation type.
     arrays: Vec<Option<Box<dyn Any>>>,
     /// This rank's part of each exchanged bucket.
     parts: Vec<Option<Box<dyn Any>>>,
     /// The number of gradients that are not complete, per bucket.
     missing: Vec<usize>,
     exchanged: usize,
-    /// True if new gradients are added to earlier ones.
+    /// True if new gradients are added to earlier gradients.
     adds: bool,
-    /// True if the buckets outlive the scope of the pass. They are then allocated outside of every
-    /// cache.
+    /// True if the buckets outlive the scope of the pass, and are allocated outside of every cache.
     outlives_pass: bool,
-    /// True if several passes add to the buckets. Until the buckets are exchanged, their arrays are
-    /// then of the accumulation type.
+    /// True if several passes add to the buckets. Until the exchange, their arrays then have the
+    /// accumulation type.
     is_wide: bool,
 }
 
 impl Buckets {
-    /// Creates empty buckets. Each is allocated when its first gradient is complete.
+    /// Creates empty buckets. Each bucket is allocated when its first gradient is complete.
     pub(super) fn new(layout: BucketLayout, exchange: Exchange) -> Self {
         let count = layout.buckets.len();
         Self {
@@ -85,8 +84,9 @@ impl Buckets {
         }
     }
 
-    /// Prepares kept buckets for another pass, which adds its gradients to the earlier gradients.
-    /// If another layout is given, first moves the gradients into buckets of that layout.
+    /// Prepares accumulated buckets for another pass, which adds its gradients to the earlier
+    /// gradients. If `layout` differs from the buckets' layout, first moves the gradients into
+    /// buckets of `layout`.
     #[track_caller]
     pub(super) fn resumed(mut self, layout: Option<&BucketLayout>) -> Result<Self> {
         match layout {
@@ -138,7 +138,7 @@ impl Buckets {
     /// if an earlier gradient may be in the slot.
     #[track_caller]
     pub(super) fn place_of(&mut self, number: usize, like: &AnyArray) -> Result<Option<AnyArray>> {
-        // The backward pass writes no other type than the gradient's.
+        // The backward pass writes only the gradient's type.
         let is_wider = self.is_wide && accumulation(like.dtype) != like.dtype;
         if self.adds || is_wider {
             return Ok(None);
@@ -220,8 +220,8 @@ impl Buckets {
         let own: Option<&mut Array<W>> = own.and_then(|own| own.downcast_mut());
         let own = own.expect("it is full");
         if exchange == Exchange::Average {
-            // Not `all_reduce`, which would copy, because the backward pass may still have a handle
-            // of the bucket's last gradient.
+            // `all_reduce_in_place` would copy the bucket, because the backward pass may still have
+            // a handle of the bucket's last gradient.
             group.in_place(own, Operation::AllReduce(Reduce::Mean))?;
             if T::DTYPE != W::DTYPE {
                 let rounded = own.cast::<T>().eval_unfused()?;
@@ -312,7 +312,7 @@ impl MapArrays for BucketViews<'_> {
     }
 }
 
-/// Returns the type in which gradients of a type are added.
+/// Returns the accumulation type of gradients of type `dtype`.
 fn accumulation(dtype: DType) -> DType {
     with_float!(dtype, T => <<T as Float>::Computed as AnyElement>::DTYPE)
 }

@@ -1,4 +1,4 @@
-//! The exact elements of states that optimizers keep beside rounded ones.
+//! The exact elements of optimizer states, which optimizers store beside the rounded elements.
 
 use half::{bf16, f16};
 

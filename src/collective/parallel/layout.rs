@@ -1,4 +1,4 @@
-//! The assignment of gradients to buckets and slots, as plain numbers.
+//! The assignment of gradients to buckets and slots, as plain data.
 
 use std::ops::Range;
 
@@ -20,17 +20,17 @@ pub(super) struct BucketShape {
     pub(super) length: usize,
     /// The number of elements without padding.
     pub(super) filled: usize,
-    /// The numbers of the bucket's parameters.
+    /// The indices of the bucket's parameters.
     pub(super) members: Vec<usize>,
 }
 
-/// The buckets of some parameters.
+/// The layout of the buckets of all parameters.
 ///
-/// Invariants: Each gradient has one slot. The slots of a bucket do not overlap, and fill it from
-/// its first element on. Buckets are in the order in which their last gradients become ready.
+/// Invariants: Each gradient has one slot. The slots of a bucket do not overlap, and fill the
+/// bucket without gaps. Buckets are in the order in which their last gradients become ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BucketLayout {
-    /// The slots, by the number of the parameter.
+    /// The slots, by parameter index.
     pub(super) slots: Vec<Slot>,
     pub(super) buckets: Vec<BucketShape>,
 }
@@ -38,10 +38,11 @@ pub(super) struct BucketLayout {
 /// The maximum sizes of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BucketSizes {
-    /// The maximum of the first bucket. It is smaller, so that the first exchange starts early.
+    /// The maximum size of the first bucket, which is smaller so that the first exchange starts
+    /// early.
     pub(super) first_bytes: usize,
     pub(super) bytes: usize,
-    /// The unit of the buckets' lengths, which are multiples of it.
+    /// The divisor of all buckets' lengths, in elements.
     pub(super) unit: usize,
 }
 
@@ -51,12 +52,12 @@ impl BucketLayout {
         self.buckets.iter().map(|own| own.members.len()).collect()
     }
 
-    /// Assigns gradients of those types and lengths, which become ready in `order`. A gradient that
-    /// is larger than a bucket gets its own bucket.
+    /// Assigns gradients, each a type and a length, to buckets. The gradients become ready in
+    /// `order`. A gradient that is larger than a bucket gets its own bucket.
     pub(super) fn new(order: &[usize], gradients: &[(DType, usize)], sizes: BucketSizes) -> Self {
         let mut buckets: Vec<BucketShape> = Vec::new();
         let mut slots = vec![None; gradients.len()];
-        // Only the last bucket of each type may have unused space.
+        // For each type, only the last bucket may receive further gradients.
         for &number in order {
             let (dtype, length) = gradients[number];
             let last = buckets.iter().rposition(|own| own.dtype == dtype);

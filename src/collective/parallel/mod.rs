@@ -35,10 +35,10 @@ const FIRST_BUCKET_BYTES: usize = 1 << 20;
 
 /// Returns the value of `function` at `parameters`, and the gradient of each parameter, as means
 /// over the ranks. Each rank computes `function` for its own part of the batch. The results are the
-/// value and the gradients of the mean of these functions.
+/// value and the gradients of the mean of the ranks' functions.
 ///
-/// Like [`DataParallel::value_and_grad`], with the same requirements. For a loop, make one
-/// [`DataParallel`] before the loop, which saves a message in each step.
+/// Equivalent to [`DataParallel::value_and_grad`], with the same requirements. In a loop, reuse one
+/// [`DataParallel`], which saves a message in each step.
 ///
 /// # Examples
 ///
@@ -72,11 +72,12 @@ pub fn value_and_grad_parallel<P: Parameters, L: Loss>(
 /// Data-parallel gradients, exchanged while the backward pass runs (Li et al. 2020, "PyTorch
 /// Distributed: Experiences on Accelerating Data Parallel Training").
 ///
-/// Gradients go into buckets, in the order in which the backward pass completes them. A full bucket
-/// is averaged over the ranks on a separate stream, while the pass computes the next gradients. The
-/// gradients that a call returns are views of the buckets. Buckets come from the scope around the
-/// call, like any array, so each step reuses the same blocks. Only [`accumulate`](Self::accumulate)
-/// allocates its buckets outside of every cache, because a later call uses them.
+/// The backward pass writes gradients to buckets, in the order in which it completes them. A full
+/// bucket is averaged over the ranks on a separate stream, while the pass computes the next
+/// gradients. The returned gradients are views of the buckets. Buckets are allocated in the scope
+/// around the call, like any array, so that each step reuses the same blocks. Only
+/// [`accumulate`](Self::accumulate) allocates its buckets outside of every cache, because a later
+/// call uses these buckets.
 ///
 /// # Examples
 ///
@@ -115,7 +116,8 @@ pub struct DataParallel {
 }
 
 impl DataParallel {
-    /// Makes buckets of at most 25 MiB, and a first bucket of at most 1 MiB.
+    /// Creates a `DataParallel` with buckets of at most 25 MiB, and a first bucket of at most 1
+    /// MiB.
     ///
     /// # Examples
     ///
@@ -147,8 +149,8 @@ impl DataParallel {
         }
     }
 
-    /// Sets the maximum size of the first bucket and of the other buckets; all ranks must choose
-    /// equal sizes. A gradient that is larger gets its own bucket.
+    /// Sets the maximum sizes of the first bucket and of the later buckets, in bytes. All ranks
+    /// must set equal sizes. A larger gradient gets its own bucket.
     ///
     /// # Examples
     ///
@@ -215,8 +217,8 @@ impl DataParallel {
         broadcast(&self.group, parameters)
     }
 
-    /// Returns the value and the gradients, as means over the ranks. The gradients of earlier calls
-    /// of [`accumulate`](Self::accumulate) are added.
+    /// Returns the value and the gradients, as means over the ranks. Adds the gradients of earlier
+    /// calls of [`accumulate`](Self::accumulate).
     ///
     /// # Examples
     ///
@@ -252,11 +254,11 @@ impl DataParallel {
         Ok((value, buckets.gradients(parameters)?))
     }
 
-    /// Returns the value on this rank, and keeps the gradients for the next call, which adds its
-    /// gradients to them. Use it for a batch that is computed in several parts, because the
+    /// Returns the value on this rank, and stores the gradients. The next call adds its gradients
+    /// to the stored gradients. Use this method for a batch that is computed in several parts: the
     /// gradients are sums over the parts. Gradients in `f16` and `bf16` are added in `f32`, also
-    /// over the ranks, and rounded once. Ranks exchange no messages, except in the first step. A
-    /// call that fails loses the gradients. For a [`LossScaled`](crate::grad::optim::LossScaled)
+    /// over the ranks, and rounded once. Ranks exchange messages only in the first step. A call
+    /// that fails loses the stored gradients. For a [`LossScaled`](crate::grad::optim::LossScaled)
     /// optimizer, return the loss times its [`scale`](crate::grad::optim::LossScaled::scale).
     ///
     /// # Examples
@@ -291,8 +293,9 @@ impl DataParallel {
         Ok(value)
     }
 
-    /// Returns the value of `function`, after a step of an optimizer whose states are divided among
-    /// the ranks. The gradients use the buckets of the optimizer's first step.
+    /// Steps an optimizer whose states are divided among the ranks. Returns the value of
+    /// `function`, as the mean over the ranks. The gradients use the buckets of the optimizer's
+    /// first step.
     ///
     /// # Examples
     ///
@@ -315,10 +318,10 @@ impl DataParallel {
     ///
     /// # Errors
     ///
-    /// The errors of [`value_and_grad`](Self::value_and_grad) and of the optimizer, after which
-    /// some parameters may have moved. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if
-    /// the optimizer has stepped other parameters, or if its group has other ranks; no parameter
-    /// has moved then.
+    /// The errors of [`value_and_grad`](Self::value_and_grad) and of the optimizer. After these
+    /// errors, some parameters may have changed.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the optimizer has stepped other
+    /// parameters, or if its group has other ranks. After this error, no parameter has changed.
     #[track_caller]
     pub fn value_and_step<P: Parameters, L: Loss, O: Stateful>(
         &mut self,
@@ -335,8 +338,8 @@ impl DataParallel {
         self.group.all_reduce(&value, Reduce::Mean)
     }
 
-    /// Runs the forward and the backward pass. The backward pass fills buckets of `layout` or,
-    /// without one, of the layout that the ranks agree on.
+    /// Runs the forward and the backward pass. The backward pass fills buckets of `layout`. If
+    /// `layout` is `None`, it fills buckets of the layout that the ranks agree on.
     #[track_caller]
     fn fill<P: Parameters, L: Loss>(
         &mut self,
@@ -349,7 +352,8 @@ impl DataParallel {
         }
         let likes = handles(parameters)?;
         let mut own = map_erased(parameters, Ok)?;
-        // Not in a closure, because errors would then report the closure as the caller.
+        // This is not in a closure, because an error in a closure would report the closure as the
+        // caller.
         let accumulated = match self.accumulated.take() {
             Some(accumulated) => Some(accumulated.resumed(layout.as_ref())?),
             None => None,
@@ -383,8 +387,8 @@ impl DataParallel {
         Ok((value, buckets))
     }
 
-    /// Returns the layout of the parameters. The first step makes it from the gradient order of
-    /// rank 0, so that it is equal on all ranks.
+    /// Returns the layout of the parameters. The first step makes the layout from the gradient
+    /// order of rank 0, so that all ranks have equal layouts.
     #[track_caller]
     fn agreed_layout<P: Parameters>(
         &mut self,
@@ -418,7 +422,7 @@ const MADE: &str = "the buckets were made between the passes";
 /// The buckets of a pass, shared by its [`Filling`] and its [`GradientSlots`].
 type SharedBuckets = Rc<RefCell<Option<Buckets>>>;
 
-/// Pseudo-optimizer that puts each complete gradient into its bucket. It moves no parameter.
+/// Pseudo-optimizer that puts each complete gradient into its bucket. It changes no parameter.
 struct Filling {
     group: Group,
     exchange: Exchange,

@@ -4,7 +4,8 @@ use crate::array::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{Member, Parameters, members};
 
-/// The parameters of an earlier step, in order. Buckets and divided states belong to them.
+/// The parameters of an earlier step, in order. Buckets and divided states belong to these
+/// parameters.
 #[derive(Debug)]
 pub(super) struct Roster(Vec<Member>);
 

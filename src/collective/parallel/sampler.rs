@@ -5,7 +5,7 @@ use crate::grad::data::Sampler;
 
 impl Sampler {
     /// Divides each batch among the ranks of `group` (default: a single rank). If the last batch
-    /// does not divide evenly, its remainder is left out.
+    /// does not divide evenly, its remainder is not used.
     ///
     /// # Examples
     ///

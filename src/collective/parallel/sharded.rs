@@ -1,8 +1,8 @@
 //! An optimizer whose states are divided among the ranks.
 //!
-//! States are divided by elements, not by parameters. So the parts are equal, even with one large
-//! embedding. An optimizer of whole matrices is refused, because on parts of matrices it would
-//! silently be another algorithm.
+//! States are divided by elements, not by parameters, so that all parts have equal sizes. An
+//! optimizer of whole matrices is rejected, because on parts of matrices it would silently be
+//! another algorithm.
 
 use std::panic::Location;
 
@@ -27,7 +27,7 @@ use crate::ops::concat;
 ///
 /// Each step reduce-scatters the buckets of gradients, lets each rank step its part of each bucket,
 /// and all-gathers the parameters. These exchanges transfer as many bytes as an all-reduce of the
-/// gradients. The optimizer must be elementwise: it moves each element by the element's own
+/// gradients. The optimizer must be elementwise: it updates each element by the element's own
 /// gradients alone. [`Muon`](crate::grad::optim::Muon) is not elementwise.
 ///
 /// States belong to the parameters of the first step. Later steps return an error for parameters
@@ -75,7 +75,7 @@ struct Loaded {
 }
 
 impl<O: Stateful> Sharded<O> {
-    /// Divides the states of an optimizer that has made no step.
+    /// Creates a divided optimizer from an optimizer that has made no step.
     ///
     /// # Examples
     ///
@@ -93,9 +93,9 @@ impl<O: Stateful> Sharded<O> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if the optimizer is not elementwise;
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if it has made steps, and so has states of
-    /// undivided parameters.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the optimizer is not elementwise.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if it has made steps, because its states are
+    /// then undivided.
     #[track_caller]
     pub fn new(group: &Group, optimizer: O) -> Result<Self> {
         if !optimizer.is_elementwise() {
@@ -200,8 +200,8 @@ impl<O: Stateful> Sharded<O> {
         stepped.at_caller()
     }
 
-    /// Passes the global norm of the gradients to the optimizer, if it needs the norm. Together,
-    /// the parts of all ranks are all gradients.
+    /// Passes the global norm of the gradients to the optimizer, if it needs the norm. Combines the
+    /// norms of all ranks' parts.
     #[track_caller]
     fn see_norm(&mut self, buckets: &Buckets) -> Result<()> {
         if self.optimizer.needs_norm() {
@@ -234,9 +234,10 @@ impl<O: Stateful> Sharded<O> {
         Ok(())
     }
 
-    /// Returns the undivided state, on every rank. It can be saved to a file, and restored by an
-    /// optimizer with any number of ranks or without division. Its memory comes from no scope's
-    /// cache. `parameters` must be the parameters that the optimizer has stepped.
+    /// Returns the undivided state, on every rank. The state can be saved to a file. An optimizer
+    /// with any number of ranks, or without division, can restore it. The state's arrays are
+    /// allocated outside of every cache. `parameters` must be the parameters that the optimizer has
+    /// stepped.
     ///
     /// # Examples
     ///
@@ -258,8 +259,8 @@ impl<O: Stateful> Sharded<O> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Group::all_gather`], and [`InvalidArgument`](ErrorKind::InvalidArgument)
-    /// before the first step, unless a state was set, and for other parameters.
+    /// The errors of [`Group::all_gather`]. [`InvalidArgument`](ErrorKind::InvalidArgument) for
+    /// other parameters, or if no step was made and no state was set.
     #[track_caller]
     pub fn state<P: Parameters>(&mut self, parameters: &P) -> Result<OptimizerState<P>> {
         let _call_site = CallSiteOverride::at(Location::caller());
@@ -274,7 +275,7 @@ impl<O: Stateful> Sharded<O> {
                 roster.check("Sharded::state", parameters)?;
             }
             for loaded in &loaded.arrays {
-                // In the order of a structure of the same types, as checked.
+                // The arrays are in the order of a structure with equal types, as checked.
                 let mut own = loaded.iter().cloned();
                 let next = |_| Ok(own.next().expect("the structures were compared"));
                 arrays.push(map_erased(parameters, next)?);
@@ -300,13 +301,13 @@ impl<O: Stateful> Sharded<O> {
                         let elements = layout.slots[number].elements.clone();
                         let part = whole.slice(s![elements])?;
                         let part = part.reshape(*own[number].layout.shape())?;
-                        // A copy, because the part would pin the whole bucket.
+                        // The part is copied, because a view would pin the whole bucket.
                         let state = rounded::<T>(&part.lazy().eval_unfused()?)?;
                         states[number] = Some(AnyArray::of(&state));
                     }
                 });
             }
-            // In the order of the same parameters, as checked.
+            // The states are in the order of equal parameters, as checked.
             let mut states = states.into_iter().flatten();
             let next = |_| Ok(states.next().expect("each parameter is in a bucket"));
             arrays.push(map_erased(parameters, next)?);
@@ -315,9 +316,9 @@ impl<O: Stateful> Sharded<O> {
         Ok(OptimizerState { steps, arrays })
     }
 
-    /// Restores a state of the same parameters, made with any number of ranks. Before the first
-    /// step, the optimizer stores handles of the arrays until that step. Inside of a scope it
-    /// stores copies instead, outside of every cache.
+    /// Restores a state of equal parameters, made with any number of ranks. Before the first step,
+    /// the optimizer stores handles of the state's arrays until the first step. Inside of a scope,
+    /// it stores copies instead, outside of every cache.
     ///
     /// # Examples
     ///
@@ -341,9 +342,10 @@ impl<O: Stateful> Sharded<O> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the state is of another kind of
-    /// optimizer, or if its number of steps is not a whole number. Also if the state is of other
-    /// parameters; the error then names one of them. Before the first step, the parameters are not
-    /// known. The first step then returns the error.
+    /// optimizer, or if its number of steps is not a whole number.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), with the name of a parameter, if the state
+    /// is of other parameters. Before the first step, the parameters are unknown, so that the first
+    /// step returns this error.
     #[track_caller]
     pub fn set_state<P: Parameters>(&mut self, state: &OptimizerState<P>) -> Result<()> {
         let _call_site = CallSiteOverride::at(Location::caller());
@@ -384,7 +386,7 @@ impl<O: Stateful> Sharded<O> {
         Ok(())
     }
 
-    /// Writes this rank's part of a state, for the parameters of the buckets.
+    /// Writes this rank's part of each state to the optimizer.
     #[track_caller]
     fn restore(
         &mut self,
@@ -439,7 +441,7 @@ fn part_of<T: Float>(
     }
     let covered: usize = pieces.iter().map(Array::len).sum();
     if covered < length || pieces.is_empty() {
-        // The elements of the padding.
+        // Zeros are the elements of the padding.
         let beside = &arrays[shape.members[0]];
         let zeros = beside.zeros(&[length - covered].into())?;
         pieces.push(zeros.into_array());

@@ -36,7 +36,7 @@ impl ThreadEngine {
         (0..size).map(rank).collect()
     }
 
-    /// Returns the rank status, which may be changed from any thread.
+    /// Returns a handle of the rank's status, which any thread may change.
     pub(super) fn status(&self) -> RankStatus {
         RankStatus {
             rendezvous: Arc::clone(&self.rendezvous),
@@ -49,7 +49,7 @@ impl ThreadEngine {
     ///
     /// # Safety
     ///
-    /// As for [`run`](Engine::run).
+    /// The contract of [`run`](Engine::run) must hold.
     unsafe fn together(
         &mut self,
         work: &Work,
@@ -86,8 +86,7 @@ impl ThreadEngine {
                 // Without the catch, the other members would wait for ever after a panic.
                 let shared = catch_unwind(|| {
                     // SAFETY: all members have arrived with equal calls, so each slot has memory of
-                    // the sizes that the call says. The memory stays valid until the next
-                    // rendezvous.
+                    // the call's sizes. The memory stays valid until the next rendezvous.
                     unsafe { share(members, call, &slots) }
                 });
                 shared.map_err(|_| {
@@ -98,8 +97,8 @@ impl ThreadEngine {
             }
             Err(error) => failed(completion, error),
         };
-        // No member may leave before all have read and written. All are in the call and certain to
-        // arrive.
+        // No member may leave before all members have read and written. All members are in the
+        // call, and are certain to arrive.
         let leaving = WaitLimit {
             operation,
             timeout: None,
@@ -110,10 +109,10 @@ impl ThreadEngine {
 
     /// # Safety
     ///
-    /// As for [`run`](Engine::run).
+    /// The contract of [`run`](Engine::run) must hold.
     unsafe fn send(&self, work: &Work, memory: CallMemory, to: usize) -> Result<()> {
         let bytes = work.call.bytes();
-        // SAFETY: the source has as many bytes as the call says, by this function's contract.
+        // SAFETY: the source has the bytes of the call, by this function's contract.
         let bytes = unsafe { std::slice::from_raw_parts(memory.source, bytes) }.to_vec();
         let message = Message {
             call: work.call,
@@ -124,7 +123,7 @@ impl ThreadEngine {
 
     /// # Safety
     ///
-    /// As for [`run`](Engine::run).
+    /// The contract of [`run`](Engine::run) must hold.
     unsafe fn receive(&mut self, work: &Work, memory: CallMemory, from: usize) -> Result<()> {
         let limit = WaitLimit {
             operation: work.call.operation.name(),
@@ -134,8 +133,8 @@ impl ThreadEngine {
         let message = message.inspect_err(|error| self.broken = Some(error.clone()))?;
         work.call
             .check_received(&message.call, work.members.ranks[from])?;
-        // SAFETY: the target has as many bytes as the call says, and so has the message, as
-        // checked.
+        // SAFETY: the target has the bytes of the call, by this function's contract. The message
+        // has as many bytes, as checked.
         unsafe {
             let bytes = message.bytes.as_ptr();
             memory
@@ -157,7 +156,7 @@ impl Engine for ThreadEngine {
         if let Some(error) = &self.broken {
             return failed(completion, error.clone());
         }
-        // SAFETY: by this function's contract.
+        // SAFETY: this function has the callees' contract.
         let outcome = unsafe {
             match work.call.operation {
                 Operation::Send(to) => self.send(work, memory, to),
@@ -202,13 +201,13 @@ fn panicked(operation: &str) -> Error {
     Error::new(ErrorKind::Panic, text)
 }
 
-/// Does one member's part of a collective: reads the inputs of the others and writes outputs. Each
-/// address is written by one member only.
+/// Executes one member's part of a collective: reads the inputs of all members and writes outputs.
+/// Only one member writes each address.
 ///
 /// # Safety
 ///
-/// Each member has filled its slot with an equal call, and memory as [`CallMemory`] describes it.
-/// Only these calls use the memory. No member leaves before all have finished.
+/// Each slot has an equal call, and memory as [`CallMemory`] describes it. Only these calls use the
+/// memory. No member leaves before all members have finished.
 unsafe fn share(members: &Members, call: &Call, slots: &[RankSlot]) {
     let (own, size) = (members.own, members.size());
     let (count, bytes, width) = (call.count(), call.bytes(), call.dtype.size_bytes());
@@ -218,8 +217,8 @@ unsafe fn share(members: &Members, call: &Call, slots: &[RankSlot]) {
         let rows = (0..size).map(|rank| source(rank).wrapping_add(at));
         rows.collect()
     };
-    // SAFETY: this member's ranges are inside of the memory that each member has posted. No other
-    // member writes the target ranges. If they are source ranges, too, no other member reads them.
+    // SAFETY: this member's ranges are inside of the memory of each member's slot. No other member
+    // writes the target ranges. If a target range is also a source range, no other member reads it.
     unsafe {
         match call.operation {
             Operation::AllReduce(reduce) => {
@@ -291,7 +290,7 @@ mod tests {
         );
     }
 
-    /// Runs an all-reduce that `Reduce::check` would refuse. The first of two ranks reduces the
+    /// Runs an all-reduce that `Reduce::check` would reject. The first of two ranks reduces the
     /// only element, and panics.
     fn sums_a_bool(mut engine: ThreadEngine) -> Result<(), HostFailure> {
         let work = Work {
@@ -313,7 +312,7 @@ mod tests {
             target: target.as_mut_ptr().cast(),
         };
         let mut completion = |_: Result<()>| true;
-        // SAFETY: both arrays have the call's one element, and stay until the engine returns.
+        // SAFETY: both arrays have the one element of the call, and live until the engine returns.
         unsafe { engine.run(&work, memory, &mut completion) }
     }
 }

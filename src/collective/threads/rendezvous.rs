@@ -16,15 +16,15 @@ pub(super) struct Rendezvous {
     changed: Condvar,
 }
 
-/// Invariant: a rank that waits in a rendezvous has been counted as arrived there. The rank
-/// continues only when all members have arrived.
+/// Invariant: a rank that waits in a rendezvous counts as arrived. The rank continues only when all
+/// members have arrived.
 #[derive(Debug)]
 struct RendezvousState {
     groups: HashMap<u64, GroupRendezvous>,
     messages: HashMap<Route, VecDeque<Message>>,
-    /// The place where each rank of the world waits.
+    /// The event that each rank of the world waits for.
     waiting: Vec<Option<WaitPoint>>,
-    /// The reason why a rank of the world takes part in no later call, for each rank.
+    /// The reason why each rank is gone, by world rank; `None` for a rank that is not gone.
     gone: Vec<Option<String>>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct RankSlot {
     pub(super) target: usize,
 }
 
-/// Sender and receiver of a message, by world rank, and their group.
+/// The group of a message, and the world ranks of its sender and receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Route {
     group: u64,
@@ -63,10 +63,10 @@ pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
 }
 
-/// The place where a rank waits.
+/// The event that a rank waits for.
 #[derive(Clone, Debug)]
 enum WaitPoint {
-    /// The rendezvous with that number in the group.
+    /// A rendezvous of a group, by its number.
     Rendezvous {
         group: u64,
         ranks: Vec<usize>,
@@ -120,8 +120,8 @@ impl Rendezvous {
         };
         self.changed.notify_all();
         let (mut state, outcome) = self.wait(state, (own, wait_point), limit);
-        // Still under the lock of the last check, so no rank has continued and used this rank's
-        // memory.
+        // The lock of the last check is still held. Therefore no rank has continued and used this
+        // rank's memory.
         outcome.inspect_err(|error| {
             state.group_rendezvous(members).arrivals[members.own] -= 1;
             state.mark_gone(own, &error.to_string());
@@ -129,15 +129,15 @@ impl Rendezvous {
         })
     }
 
-    /// Returns the slots of all members for the rendezvous that all have reached.
+    /// Returns the slots of all members for the rendezvous that all members have reached.
     pub(super) fn slots(&self, members: &Members) -> Vec<RankSlot> {
         let mut state = self.state.lock();
         let slots = state.group_rendezvous(members).slots.iter();
         slots.map(|slot| slot.expect("all have come")).collect()
     }
 
-    /// Marks this rank's part of the current operation as failed. The other members find the
-    /// failure in `check_parts`, after the rendezvous that ends the operation.
+    /// Marks this rank's part of the current operation as failed. `check_parts` returns the failure
+    /// to the other members, after the rendezvous that ends the operation.
     pub(super) fn fail(&self, members: &Members, reason: &Error) {
         let mut state = self.state.lock();
         let failed = (members.ranks[members.own], reason.to_string());
@@ -203,8 +203,8 @@ impl Rendezvous {
         self.changed.notify_all();
     }
 
-    /// Records that a member has dropped the group. When all members have dropped it, removes the
-    /// group's state.
+    /// Records that a member has dropped the group. If all members have dropped the group, removes
+    /// the group's state.
     pub(super) fn end(&self, members: &Members) {
         let mut state = self.state.lock();
         let group_rendezvous = state.group_rendezvous(members);
@@ -218,8 +218,7 @@ impl Rendezvous {
         self.changed.notify_all();
     }
 
-    /// Waits until no rank is missing at `wait_point`. Also returns the lock that the last check
-    /// was made under.
+    /// Waits until no rank is missing at `wait_point`. Also returns the lock of the last check.
     fn wait<'a>(
         &'a self,
         mut state: MutexGuard<'a, RendezvousState>,
@@ -322,7 +321,7 @@ impl RendezvousState {
     }
 
     /// Detects a deadlock: returns a rank that `own` waits for and that waits, directly or through
-    /// others, for `own`.
+    /// other ranks, for `own`.
     fn find_deadlock(&self, own: usize) -> Option<usize> {
         let wait_point = self.waiting[own].as_ref()?;
         let missing = self.missing(wait_point);

@@ -8,13 +8,13 @@ use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops::{replace_thread_state, split_thread_generator};
 
-/// The maximum number of batches ahead.
+/// The maximum number of batches that are prepared ahead.
 const MOST_AHEAD: usize = 1 << 16;
 
 /// An iterator over batches that another thread prepares while a step runs.
 ///
-/// The thread works on the device that was current in the call of [`new`](Self::new). It has its
-/// own stream, so that copies to a GPU overlap with the kernels of a step. The copies are from
+/// The thread uses the device that was current in the call of [`new`](Self::new). The thread has
+/// its own stream, so that copies to a GPU overlap with the kernels of a step. The copies are from
 /// page-locked memory. The thread allocates arrays outside of every cache. Random numbers on the
 /// thread depend on the seed of the calling thread.
 ///
@@ -41,8 +41,8 @@ pub struct Prefetch<T> {
 }
 
 impl<T: Send + 'static> Prefetch<T> {
-    /// Begins to prepare batches. At most `ahead` batches, but at least one, are ready or in
-    /// preparation beyond the batch that was taken last.
+    /// Starts the preparation of batches. At most `ahead` batches (at least one) are ready or in
+    /// preparation at any time.
     ///
     /// # Examples
     ///
@@ -70,8 +70,8 @@ impl<T: Send + 'static> Prefetch<T> {
         let device = Device::current();
         let stream = device.new_stream()?;
         let generator = split_thread_generator();
-        // One less than `ahead`, because one more batch waits in the thread. The limit is needed
-        // because the channel allocates its memory at the start.
+        // The channel's capacity is `ahead - 1`, because the thread itself holds one more batch.
+        // The limit is needed because the channel allocates its memory at the start.
         let (sender, receiver) = sync_channel(ahead.clamp(1, MOST_AHEAD) - 1);
         let prepare = move || {
             let (_device, _stream) = (device.enter(), stream.enter());
@@ -116,8 +116,7 @@ impl<T> Drop for Prefetch<T> {
         // The thread detects the dropped receiver when it sends its next batch.
         self.batches = None;
         if let Some(thread) = self.thread.take() {
-            // If no call takes the batch that panicked, the panic is ignored here, because the
-            // thread has printed it.
+            // A panic of the thread is ignored, because the thread has printed it.
             let _ = thread.join();
         }
     }

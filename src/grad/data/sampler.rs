@@ -6,8 +6,8 @@ use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::Generator;
 
-/// The division of samples into batches, and of each batch among the ranks. Together, the ranks see
-/// the batches that a single rank would see, in the order in which it would see them.
+/// The division of samples into batches, and of each batch among the ranks. Together, the ranks
+/// receive the batches that a single rank would receive, in an equal order.
 ///
 /// # Examples
 ///
@@ -32,7 +32,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Makes batches of `batch` samples, counted over all ranks. The last batch may be smaller.
+    /// Creates a sampler of batches of `batch` samples, counted over all ranks. The last batch may
+    /// be smaller.
     ///
     /// # Examples
     ///
@@ -75,8 +76,8 @@ impl Sampler {
         }
     }
 
-    /// Divides each batch among `size` ranks, of which this is number `rank` (default: a single
-    /// rank). If the last batch does not divide evenly, its remainder is left out.
+    /// Divides each batch among `size` ranks, and selects the part of the rank `rank` (default: a
+    /// single rank). If the last batch does not divide evenly, its remainder is not used.
     ///
     /// # Examples
     ///
@@ -136,7 +137,8 @@ impl Sampler {
         self.check()?;
         let order = match seed {
             Some(seed) => {
-                // Multiplied, so that seeds of neighbouring epochs and runs are far apart.
+                // The multiplication makes seeds of neighbouring epochs and runs differ in many
+                // bits.
                 let seed = seed ^ (epoch as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
                 Array::permutation_with(&mut Generator::new(seed), samples)?
             }

@@ -1,4 +1,4 @@
-//! A file that replaces another one when it is complete.
+//! A draft: a file that replaces another file when the draft is complete.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind as IoKind};
@@ -12,7 +12,7 @@ use crate::error::{ErrorKind, Result};
 /// The maximum length of a chain of symbolic links, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// A file beside the file to replace. It is removed unless it is finished.
+/// A file beside the file to replace. An unfinished draft is removed when it drops.
 pub(super) struct Draft {
     pub(super) path: PathBuf,
     /// The file to replace: the path of the call, or the file that it links to.
@@ -23,8 +23,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Creates an empty file with a unique name in the folder of the file to replace. In another
-    /// folder, the rename might have to move it to another disk.
+    /// Creates an empty file with a unique name in the folder of the file to replace. A rename
+    /// from another folder might have to move the file to another disk.
     pub(super) fn begin(context: &FileContext<'_>) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let target = target_of(context.path).map_err(|error| context.io(error))?;
@@ -70,7 +70,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Gives the draft the permissions of the file that it replaces.
+    /// Sets the draft's permissions to the permissions of the replaced file.
     fn permit(&self, file: &File) -> io::Result<()> {
         match &self.permissions {
             Some(permissions) if file.metadata()?.permissions() != *permissions => {
@@ -104,7 +104,8 @@ fn options(replaces: bool) -> OpenOptions {
     options
 }
 
-/// Returns the path that `path` leads to through symbolic links. No file needs to exist there.
+/// Returns the path to which symbolic links resolve `path`. The file at the returned path need not
+/// exist.
 fn target_of(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {

@@ -1,10 +1,10 @@
 //! Parameters in files, each array under its name.
 //!
-//! Names are as in PyTorch's `state_dict`: the fields on the way to the array, joined by dots.
-//! Elements of a `Vec` or an array, members of a tuple, and fields without names have numbers. For
-//! example, the bias of the second element of a field `layers` is `layers.1.bias`. An `Option` or a
-//! `Box` adds nothing to the name of its contents. An array outside of a structure is called
-//! `array`. A field marked `#[parameters(skip)]` is not written.
+//! Names are as in PyTorch's `state_dict`: the names of the fields that contain the array, joined
+//! by dots. Elements of a `Vec` or an array, members of a tuple, and fields without names have
+//! numbers. For example, the bias of the second element of a field `layers` is `layers.1.bias`. An
+//! `Option` or a `Box` adds nothing to the name of its contents. An array outside of a structure is
+//! named `array`. A field marked `#[parameters(skip)]` is not written.
 //!
 //! Beside the parameters, files contain the [buffers](super::MapBuffers) of layers, under PyTorch's
 //! names. For example, a field `norm` that is a [`BatchNorm`](super::nn::BatchNorm) has
@@ -18,8 +18,8 @@
 //! A file of another program may have names that no structure of this program has. Read such a file
 //! array by array with `SafetensorsReader` or `npy::NpzReader`.
 //!
-//! Arrays are written and read one by one. In addition to the arrays, host memory holds one array
-//! of a device, and a buffer of constant size.
+//! Arrays are written and read one by one. Beside the arrays of the program, host memory holds a
+//! copy of one device array, and a buffer of constant size.
 //!
 //! # Examples
 //!
@@ -76,7 +76,7 @@ use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 /// Arrays and buffers are first written to a draft in the folder of the file to replace. When the
 /// draft is complete and on the disk, it replaces the old file. A call that fails leaves the old
 /// file unchanged. The new file has the permissions of the old file. If `path` is a symbolic link,
-/// the file that it leads to is replaced, and the link stays.
+/// the linked file is replaced, and the link is unchanged.
 ///
 /// # Examples
 ///
@@ -98,9 +98,9 @@ use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 /// # Errors
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a name with another suffix, and if two
-/// arrays have one name. [`Unsupported`](ErrorKind::Unsupported) for a format whose feature this
-/// build lacks, and for `bf16` in `.npz`. [`Io`](ErrorKind::Io), naming the file, if it cannot be
-/// written. [`Driver`](ErrorKind::Driver) if a device fails to deliver the elements.
+/// arrays have equal names. [`Unsupported`](ErrorKind::Unsupported) for a format whose feature this
+/// build lacks, and for `bf16` in `.npz`. [`Io`](ErrorKind::Io), naming the file, if the file
+/// cannot be written. [`Driver`](ErrorKind::Driver) if a device fails to deliver the elements.
 #[track_caller]
 pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()> {
     save_to(parameters, path.as_ref()).at_caller()
@@ -110,13 +110,14 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 /// array is on the device of the corresponding array of `like`. The values of `like` are not read,
 /// and its fields marked `#[parameters(skip)]` are cloned.
 ///
-/// The new structure has buffers of its own, so that later updates do not reach `like`. A buffer of
-/// floats is read from any float type. Files of earlier versions have no buffers. If the file has
-/// no buffers, they are copied from `like`. A build with debug assertions then warns once for each
-/// line. A file may also lack `num_batches_tracked`, as files of old versions of PyTorch do.
+/// The new structure has its own buffers, so that later updates do not change `like`. A buffer of
+/// floats is read from any float type. Files of earlier versions of this crate have no buffers. If
+/// the file has no buffers, the buffers are copied from `like`. A build with debug assertions then
+/// warns once for each calling line. A file may also lack `num_batches_tracked`, like files of old
+/// versions of PyTorch.
 ///
-/// The types and shapes in the file are compared before an array is read. So no more memory is
-/// requested than the arrays of `like` take, whatever the file contains.
+/// The types and shapes in the file are compared before an array is read. Therefore `load` never
+/// requests more memory than the arrays of `like` use.
 ///
 /// # Examples
 ///
@@ -137,12 +138,12 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the arrays and the file, if the file
-/// lacks a name or has a name that `like` lacks. Also if the type of an array differs, or if the
-/// file's name has another suffix. [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shape of an
-/// array differs. [`Unsupported`](ErrorKind::Unsupported) as for [`save`]. [`Io`](ErrorKind::Io),
-/// naming the file, if the file cannot be read, is damaged or is truncated.
-/// [`OutOfMemory`](ErrorKind::OutOfMemory).
+/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the arrays and the file, if the names in
+/// the file and in `like` differ. [`InvalidArgument`](ErrorKind::InvalidArgument) if the type of an
+/// array differs, or if the file's name has another suffix.
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shape of an array differs.
+/// [`Unsupported`](ErrorKind::Unsupported) as for [`save`]. [`Io`](ErrorKind::Io), naming the file,
+/// if the file cannot be read, is damaged or is truncated. [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn load<P: Parameters>(like: &P, path: impl AsRef<Path>) -> Result<P> {
     load_from(like, path.as_ref(), Location::caller()).at_caller()
@@ -173,7 +174,7 @@ fn save_to<P: Parameters>(parameters: &P, path: &Path) -> Result<()> {
     draft.finish(&context)
 }
 
-/// Returns an error if two parameters or buffers of the structure have one name.
+/// Returns an error if two parameters or buffers of the structure have equal names.
 #[track_caller]
 fn check_names<P>(structure: &Structure<P>, context: &FileContext<'_>) -> Result<()> {
     let mut names = HashSet::new();
@@ -241,7 +242,7 @@ impl Format {
     }
 }
 
-/// The call and the file that an error is about.
+/// The operation and the file that an error names.
 struct FileContext<'p> {
     operation: &'static str,
     path: &'p Path,
@@ -278,7 +279,6 @@ impl FileContext<'_> {
 trait ArrayTarget {
     fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()>;
 
-    /// Completes the file.
     fn finish(self) -> Result<()>;
 }
 
@@ -288,9 +288,9 @@ trait ArraySource {
     /// twice.
     fn names(&self) -> Vec<String>;
 
-    /// Reads the array of that name to a device. If the type or the shape of the array differs,
-    /// returns an error before memory is requested: [`InvalidArgument`](ErrorKind::InvalidArgument)
-    /// for the type.
+    /// Reads the array `name` to a device. If the array's type or shape differs, returns an error
+    /// before memory is requested. The error for a type is
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument).
     fn read<T: AnyElement>(
         &mut self,
         name: &str,

@@ -3,10 +3,10 @@
 //!
 //! The crate [`safetensors`] parses the header. It checks that the arrays are consecutive without
 //! gaps, and that the bytes of each array match its shape. The file is read by plain reads, not
-//! mapped. If another program truncates a mapped file, this process is killed. If another program
-//! writes to a mapped file, values change under a shared reference. Plain reads do not cost more
-//! than a mapping, because each element is read once. On its way to the device, an element is in a
-//! buffer of constant size.
+//! mapped. If another program truncated a mapped file, this process would be killed. If another
+//! program wrote to a mapped file, values would change under a shared reference. Plain reads do not
+//! cost more than a mapping, because each element is read once. Elements are copied to the device
+//! through a buffer of constant size.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -29,7 +29,7 @@ use crate::sorting::sort_descending;
 /// The maximum length of a header in the format.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// The number of bytes of the header's length. Also the alignment of the first array.
+/// The size of the header's length, in bytes, and the alignment of the first array.
 const LENGTH_BYTES: u64 = 8;
 
 /// A name that the format reserves.
@@ -46,7 +46,7 @@ pub(super) struct SafetensorsTarget<'c> {
 }
 
 impl<'c> SafetensorsTarget<'c> {
-    /// Writes the header of a file for these arrays.
+    /// Writes the header of a file for the arrays `entries`.
     pub(super) fn create(
         path: &Path,
         entries: &[&Member],
@@ -70,8 +70,8 @@ impl<'c> SafetensorsTarget<'c> {
     }
 }
 
-/// Returns the header for these arrays, sorted by descending element size, so that each array is
-/// aligned for its type.
+/// Returns the header for the arrays `entries`. The arrays are sorted by descending element size,
+/// so that each array is aligned for its type.
 fn metadata(entries: &[&Member], context: &FileContext<'_>) -> Result<Metadata> {
     let mut sorted = entries.to_vec();
     sort_descending(&mut sorted, |entry| entry.dtype.size_bytes() as u64);
@@ -83,8 +83,8 @@ fn metadata(entries: &[&Member], context: &FileContext<'_>) -> Result<Metadata> 
             return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
         }
         let start = end;
-        // The length of a view that repeats elements is unbounded. If it overflows, the offsets
-        // cause an error below.
+        // The length of a view that repeats elements is unbounded. If the length overflows, the
+        // offsets cause an error below.
         let bytes = shape.checked_len()?.saturating_mul(dtype.size_bytes());
         end = start.saturating_add(bytes);
         let info = TensorInfo {
@@ -116,7 +116,8 @@ fn known(dtype: DType, name: &str, context: &FileContext<'_>) -> Result<Dtype> {
         DType::U32 => Dtype::U32,
         DType::U64 => Dtype::U64,
         DType::Bool => Dtype::BOOL,
-        // Named by its 64 bits; here by the type of its parts.
+        // The format names a complex number by its 64 bits, and this crate by the 32 bits of a
+        // part.
         DType::C32 => Dtype::C64,
         other => {
             let problem = format!("the format has no type for {}", other.name());
@@ -211,7 +212,7 @@ impl OpenFile {
     }
 }
 
-/// The first name that occurs twice in a header. The crate's [`Metadata`] keeps one of the arrays.
+/// The first name that occurs twice in a header. [`Metadata`] keeps only one of the two arrays.
 #[derive(Debug, Default)]
 struct RepeatedName(Option<String>);
 
@@ -357,8 +358,8 @@ impl SafetensorsReader {
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the file has no array `name`, or if its
     /// elements are not floats of 16, 32 or 64 bits. [`InvalidShape`](ErrorKind::InvalidShape) if
-    /// its rank is above 8. [`Io`](ErrorKind::Io), naming the file, if it cannot be read.
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// the array's rank is above 8. [`Io`](ErrorKind::Io), naming the file, if the file cannot be
+    /// read. [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn read<T: Float>(&mut self, name: &str) -> Result<Array<T>> {
         let context = FileContext {
@@ -396,7 +397,7 @@ fn read_as<F: Float, T: Float>(
     array.converted()
 }
 
-/// Returns the header's entry of an array. Returns an error if its type is not `T`.
+/// Returns the header's entry of an array. Returns an error if the array's type is not `T`.
 fn info<'m, T: AnyElement>(
     metadata: &'m Metadata,
     name: &str,

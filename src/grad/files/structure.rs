@@ -17,8 +17,8 @@ use crate::ops::order::warn;
 /// The maximum number of names in each list of an error.
 const NAMED: usize = 8;
 
-/// The end of the name of a buffer that files of old versions of PyTorch lack. No computation uses
-/// the value of this buffer.
+/// The last part of the name of a buffer that files of old versions of PyTorch lack. No computation
+/// uses the value of this buffer.
 const OPTIONAL: &str = "num_batches_tracked";
 
 /// A structure and the names of its arrays.
@@ -168,7 +168,8 @@ impl<S: ArraySource> MapArrays for StructureReader<S> {
 impl<S: ArraySource> MapBuffers for StructureReader<S> {
     fn map<T: AnyElement>(&mut self, like: &Array<T>) -> Result<Option<Array<T>>> {
         let name = self.place.name();
-        // A copy, so that updates of one structure do not reach the other.
+        // The buffer is copied, so that an update of one structure does not change the other
+        // structure.
         let read = match self.absent.contains(name) {
             true => like.lazy().eval_unfused(),
             false => read_buffer(&mut self.source, name, like),
@@ -179,7 +180,7 @@ impl<S: ArraySource> MapBuffers for StructureReader<S> {
     follow_place!();
 }
 
-/// Reads a buffer. Floats are converted: PyTorch's statistics have the type of the parameters.
+/// Reads a buffer. Floats are converted, because PyTorch's statistics have the parameters' type.
 fn read_buffer<T: AnyElement>(
     source: &mut impl ArraySource,
     name: &str,
@@ -207,7 +208,7 @@ fn read_buffer<T: AnyElement>(
 }
 
 /// Returns an error unless the file has each name of the structure once, and no other name. Returns
-/// the buffers that the file lacks: all buffers, or the buffers that are optional.
+/// the buffers that the file lacks: all buffers, or only optional buffers.
 fn check_names<P>(
     like: &Structure<P>,
     found: &[String],
@@ -252,7 +253,7 @@ fn is_optional(name: &str) -> bool {
     name.rsplit('.').next() == Some(OPTIONAL)
 }
 
-/// Returns the first of some names, and the number of further names.
+/// Returns a list of the first [`NAMED`] names, and the number of further names.
 fn listed(names: Vec<&str>) -> String {
     let mut listed: Vec<String> = names
         .iter()

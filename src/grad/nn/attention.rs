@@ -76,7 +76,8 @@ impl<T: Float> Attention<T> {
         let width = wide[0] / (3 * self.heads);
         let heads: Shape = places.iter().chain(&[3, self.heads, width]).collect();
         let heads = parts.reshape(heads)?;
-        // [.., length, 3, heads, width], of which one of the 3 is [.., heads, length, width].
+        // `heads` has the shape [.., length, 3, heads, width]. Each of the 3 parts has the shape
+        // [.., heads, length, width].
         let part = |index: usize| -> Result<Array<T>> {
             let own = heads.layout().part(places.len(), index..index + 1, 1)?;
             heads

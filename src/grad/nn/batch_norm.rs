@@ -14,7 +14,7 @@ use crate::ops::{check_epsilon, scale_of, scale_of_squares, widened};
 ///
 /// Call [`forward`](Self::forward) in training and [`forward_inference`](Self::forward_inference)
 /// in inference. The running statistics are [buffers](Parameters::map_buffers), not parameters:
-/// they have no gradient, and no optimizer moves them. [`files`](crate::grad::files) contain them
+/// they have no gradient, and no optimizer changes them. [`files`](crate::grad::files) contain them
 /// under PyTorch's names, `running_mean`, `running_var` and `num_batches_tracked`.
 #[derive(Clone, Debug)]
 pub struct BatchNorm<T: Float = f32> {
@@ -22,9 +22,9 @@ pub struct BatchNorm<T: Float = f32> {
     pub weight: Array<T>,
     /// The bias, of shape `[channels]`.
     pub bias: Array<T>,
-    /// The number added to the variance, finite and not negative: 10⁻⁵.
+    /// The number added to the variance, finite and not negative (default: 10⁻⁵).
     pub epsilon: f64,
-    /// The share of each batch in the running statistics, from 0 to 1: 0.1.
+    /// The share of each batch in the running statistics, from 0 to 1 (default: 0.1).
     pub momentum: f64,
     /// The running means and variances, which clones of the layer share.
     pub statistics: RunningStatistics<T>,
@@ -59,7 +59,7 @@ impl<T: Float> BatchNorm<T> {
     }
 
     /// Normalizes each channel of `x`, of shape `[count, channels, ..]`, by its mean and variance
-    /// over the batch. Also updates the running statistics, which get the unbiased variance. Half
+    /// over the batch. Also updates the running statistics, with the unbiased variance. Half
     /// precision is computed in `f32`.
     ///
     /// In a [`checkpoint`](crate::grad::checkpoint) the statistics are updated once, when the
@@ -82,8 +82,8 @@ impl<T: Float> BatchNorm<T> {
     ///
     /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `x` has fewer than two axes or another number
     /// of channels. [`InvalidArgument`](ErrorKind::InvalidArgument) if a channel has fewer than two
-    /// elements, which have no variance. Also if [`epsilon`](Self::epsilon) or
-    /// [`momentum`](Self::momentum) is outside of its range.
+    /// elements, which have no variance. [`InvalidArgument`](ErrorKind::InvalidArgument) if
+    /// [`epsilon`](Self::epsilon) or [`momentum`](Self::momentum) is outside of its range.
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
         self.check_settings()?;
@@ -113,7 +113,7 @@ impl<T: Float> BatchNorm<T> {
         normal.map(Array::from_erased)
     }
 
-    /// Normalizes each channel of `x` by the running statistics, which stay as they are.
+    /// Normalizes each channel of `x` by the running statistics, which do not change.
     ///
     /// # Examples
     ///
@@ -129,8 +129,9 @@ impl<T: Float> BatchNorm<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) and
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument), as for [`forward`](Self::forward).
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `x` has fewer than two axes or another number
+    /// of channels. [`InvalidArgument`](ErrorKind::InvalidArgument) if [`epsilon`](Self::epsilon)
+    /// or [`momentum`](Self::momentum) is outside of its range.
     #[track_caller]
     pub fn forward_inference(&self, x: &Array<T>) -> Result<Array<T>> {
         self.check_settings()?;
@@ -157,7 +158,8 @@ impl<T: Float> BatchNorm<T> {
     }
 }
 
-/// By hand, because the names of the buffers are PyTorch's, without the name of the field.
+/// This implementation is hand-written, because PyTorch's buffer names do not contain the name of a
+/// field.
 impl<T: Float> Parameters for BatchNorm<T> {
     fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self> {
         map.enter(&"weight");

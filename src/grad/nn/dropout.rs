@@ -5,8 +5,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::widened;
 
 /// Sets each element of `x` to 0 with the given probability (Srivastava et al. 2014). Divides the
-/// others by 1 − probability. Uses the calling thread's generator. Use dropout in training only,
-/// not in inference.
+/// other elements by 1 − probability. Uses the calling thread's generator. Use dropout in training
+/// only, not in inference.
 ///
 /// # Examples
 ///
@@ -21,8 +21,8 @@ use crate::ops::widened;
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the probability is not between 0 and 1, both
-/// included; the errors of [`Array::dropout_mask`].
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the probability is not from 0 to 1; the
+/// errors of [`Array::dropout_mask`].
 #[track_caller]
 pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
     check("dropout", probability)?;
@@ -30,8 +30,8 @@ pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
 }
 
 /// Sets whole channels of `x`, of shape `[count, channels, ..]`, to 0 with the given probability
-/// (Tompson et al. 2015). Divides the others by 1 − probability. PyTorch calls this `dropout1d` to
-/// `dropout3d`. Use it in training only.
+/// (Tompson et al. 2015). Divides the other channels by 1 − probability. PyTorch's names are
+/// `dropout1d` to `dropout3d`. Use this function in training only.
 ///
 /// # Examples
 ///
@@ -54,8 +54,8 @@ pub fn dropout_channels<T: Float>(x: &Array<T>, probability: f64) -> Result<Arra
 }
 
 /// Sets whole examples of `x`, along its first axis, to 0 with the given probability. Divides the
-/// others by 1 − probability. This is the stochastic depth of residual branches (Huang et al.
-/// 2016). Use it in training only.
+/// other examples by 1 − probability. This is the stochastic depth of residual branches (Huang et
+/// al. 2016). Use this function in training only.
 ///
 /// # Examples
 ///
@@ -79,8 +79,8 @@ pub fn drop_path<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
 }
 
 /// Sets elements of `x` to the negative limit of SELU with the given probability (Klambauer et al.
-/// 2017). All elements are scaled so that a mean of 0 and a variance of 1 stay. Use it in training
-/// only, after SELU.
+/// 2017). All elements are then scaled and shifted, so that a mean of 0 and a variance of 1 are
+/// preserved. Use this function in training only, after SELU.
 ///
 /// # Examples
 ///
@@ -107,7 +107,7 @@ pub fn alpha_dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T
     to_limit(x.erased(), probability).map(Array::from_erased)
 }
 
-/// Computes [`alpha_dropout`], rounded once.
+/// Computes [`alpha_dropout`], and rounds the result once.
 #[track_caller]
 fn to_limit(x: &AnyArray, probability: f64) -> Result<AnyArray> {
     /// The negative limit of SELU, λ α.
@@ -117,7 +117,7 @@ fn to_limit(x: &AnyArray, probability: f64) -> Result<AnyArray> {
         Array::bernoulli(1.0 - probability, *x.shape())?
     };
     let scale = ((LIMIT * LIMIT * probability + 1.0) * (1.0 - probability)).powf(-0.5);
-    // At a probability of 1 everything has the limit's value, which is 0 after centring.
+    // At a probability of 1, every element is the limit, which is 0 after centring.
     let scale = if scale.is_finite() { scale } else { 0.0 };
     let kept = kept.erased().lazy().cast(x.dtype.computed_in());
     let limit = (kept.clone() - 1.0) * (LIMIT * scale) + LIMIT * scale * probability;
@@ -125,7 +125,7 @@ fn to_limit(x: &AnyArray, probability: f64) -> Result<AnyArray> {
     dropped.cast(x.dtype).eval()
 }
 
-/// Drops whole parts of `x`, each of which is one index of the first `axes` axes.
+/// Drops whole parts of `x`. A part has one index of the first `axes` axes.
 #[track_caller]
 fn of_leading_axes<T: Float>(x: &Array<T>, axes: usize, probability: f64) -> Result<Array<T>> {
     if probability == 0.0 {
@@ -141,13 +141,13 @@ fn of_leading_axes<T: Float>(x: &Array<T>, axes: usize, probability: f64) -> Res
     (x * Array::dropout_mask(probability, shape)?).eval_unfused()
 }
 
-/// Drops elements of a narrow array, rounded once. A mask of the array's type would round the
-/// factor 1 / (1 − probability).
+/// Drops elements of a narrow array, and rounds the result once. A mask of the array's type would
+/// round the factor 1 / (1 − probability).
 #[track_caller]
 fn masked_narrow(x: &AnyArray, shape: Shape, probability: f64) -> Result<AnyArray> {
-    // The draws of `dropout_mask`, so that a seed drops the same elements of all types.
+    // These are the draws of `dropout_mask`, so that a seed drops equal elements in all types.
     let is_dropped = Array::bernoulli(probability, shape)?;
-    // At a probability of 1 everything is dropped, and there is no factor.
+    // At a probability of 1, all elements are dropped, and the factor is not defined.
     let factor = if probability == 1.0 {
         0.0
     } else {

@@ -41,7 +41,7 @@ impl<T: Float> Linear<T> {
         })
     }
 
-    /// Makes a layer without a bias, with a weight like [`new`](Self::new).
+    /// Makes a layer without a bias. The weight is initialised like in [`new`](Self::new).
     ///
     /// # Examples
     ///
@@ -126,8 +126,8 @@ impl<T: Float> Embedding<T> {
         })
     }
 
-    /// Returns the vectors of `indices`. The result has the shape of `indices`, and a last axis of
-    /// `width`.
+    /// Returns the vectors of `indices`. The result has the shape of `indices`, and an additional
+    /// last axis of length `width`.
     ///
     /// # Examples
     ///

@@ -1,10 +1,10 @@
 //! Layers of neural networks: plain structures of parameters, with a function that applies them.
 //!
-//! Names, shapes and initial values are as in PyTorch's `torch.nn`, buffers included. So a
+//! Names, shapes and initial values are as in PyTorch's `torch.nn`, buffers included. Therefore a
 //! `state_dict` that PyTorch saved as `.safetensors` can be [loaded](super::files). Elements are
 //! `f32` unless a type is given, as in `Linear<f64>`. A layer stores its parameters, and a
-//! [`BatchNorm`] also its running statistics. Like any array, parameters come from the current
-//! scope. Make layers outside of the scope of a step.
+//! [`BatchNorm`] also its running statistics. Parameters are allocated in the current scope, like
+//! any array. Make layers outside of the scope of a step.
 //!
 //! ```
 //! use cachescope::grad::nn::{Linear, dropout};
@@ -76,18 +76,18 @@ fn uniform<T: Float>(n: usize, shape: impl Into<Shape>) -> Result<Array<T>> {
     (Array::<T>::rand(shape)? * of(2.0 * bound) - of(bound)).eval_unfused()
 }
 
-/// Returns whether sums are rounded to `dtype`, so that a bias must be added before.
+/// Returns whether sums are rounded to `dtype`, so that a bias must be added before the rounding.
 fn is_narrow(dtype: DType) -> bool {
     dtype != dtype.computed_in()
 }
 
-/// Returns the addend of sums of elements of `dtype`: the bias, if it is added before they are
-/// rounded.
+/// Returns the bias as an addend of sums of elements of `dtype`, if it must be added before the
+/// sums are rounded.
 fn addend<T: Float>(dtype: DType, bias: &Array<T>) -> Option<&AnyArray> {
     is_narrow(dtype).then(|| bias.erased())
 }
 
-/// Returns sums of elements of `dtype` plus a bias, which [`addend`] may have returned.
+/// Returns `sums` plus a bias. If [`addend`] returned the bias, `sums` contain the bias already.
 #[track_caller]
 fn with_bias<T: Float>(dtype: DType, sums: AnyArray, bias: &Array<T>) -> Result<Array<T>> {
     let mut sums = Array::from_erased(sums);
@@ -97,7 +97,7 @@ fn with_bias<T: Float>(dtype: DType, sums: AnyArray, bias: &Array<T>) -> Result<
     Ok(sums)
 }
 
-/// Returns the product of matrices, plus an addend if their elements are narrow.
+/// Returns the product of two matrices, plus the addend if there is one.
 #[track_caller]
 fn product(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Result<AnyArray> {
     match addend {

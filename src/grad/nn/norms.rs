@@ -13,7 +13,7 @@ pub struct LayerNorm<T: Float = f32> {
     pub weight: Array<T>,
     /// The bias, of shape `[width]`.
     pub bias: Array<T>,
-    /// The number added to the variance: 10⁻⁵.
+    /// The number added to the variance (default: 10⁻⁵).
     #[parameters(skip)]
     pub epsilon: f64,
 }
@@ -73,7 +73,7 @@ impl<T: Float> LayerNorm<T> {
 pub struct RmsNorm<T: Float = f32> {
     /// The weight, of shape `[width]`.
     pub weight: Array<T>,
-    /// The number added to the mean of the squares: 10⁻⁵.
+    /// The number added to the mean of the squares (default: 10⁻⁵).
     #[parameters(skip)]
     pub epsilon: f64,
 }
@@ -126,7 +126,8 @@ impl<T: Float> RmsNorm<T> {
 }
 
 /// A normalization of groups of channels (Wu and He 2018), which does not depend on the batch. With
-/// one group it is a layer norm of images; with one group for each channel, an instance norm.
+/// one group, it is a layer norm of images. With one group for each channel, it is an instance
+/// norm.
 #[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct GroupNorm<T: Float = f32> {
@@ -137,7 +138,7 @@ pub struct GroupNorm<T: Float = f32> {
     /// The number of groups, which divides the channels.
     #[parameters(skip)]
     pub groups: usize,
-    /// The number added to the variance: 10⁻⁵.
+    /// The number added to the variance (default: 10⁻⁵).
     #[parameters(skip)]
     pub epsilon: f64,
 }
@@ -199,9 +200,9 @@ impl<T: Float> GroupNorm<T> {
     }
 }
 
-/// Returns the mean of `x` along some axes, the difference of each element, and the biased
-/// variance. `x` has the type that the norm is computed in. Its gradient is a sum of terms that
-/// cancel, so it is rounded only once, where `x` was converted.
+/// Returns the mean of `x` along `axes`, the difference of each element from the mean, and the
+/// biased variance. `x` has the accumulation type. The gradient of `x` is a sum of terms that
+/// cancel. It is rounded only once, where `x` was converted.
 #[track_caller]
 pub(super) fn centred(x: &AnyArray, axes: &[isize]) -> Result<[AnyArray; 3]> {
     let mean = x.lazy().mean_keepdims(axes)?;
@@ -230,8 +231,8 @@ fn check_groups(groups: usize, channels: usize) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
-/// Returns arrays of one element per channel in a shape that broadcasts with `x`, whose second axis
-/// are the channels.
+/// Returns arrays of one element per channel, in a shape that broadcasts with `x`. The second axis
+/// of `x` is the channels.
 ///
 /// # Errors
 ///

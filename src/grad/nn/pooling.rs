@@ -26,13 +26,13 @@ pub struct PoolOptions {
     pub stride: [usize; 2],
     /// The rows and columns beyond each edge, at most half of a window.
     pub padding: [usize; 2],
-    /// True if the padding of a window counts as zeros in its mean. PyTorch's
+    /// True if the padding of a window counts as zeros in its mean, like PyTorch's
     /// `count_include_pad`.
     pub counts_padding: bool,
 }
 
 impl PoolOptions {
-    /// Returns windows side by side, without padding.
+    /// Returns the options of adjacent windows without padding.
     ///
     /// # Examples
     ///
@@ -89,9 +89,9 @@ impl PoolOptions {
     }
 }
 
-/// Returns the largest element of each window of the last two axes, like [`Array::max_pool2d`], of
-/// images with padding. Padding is never the largest element, and gets no gradient. A window of −∞
-/// alone divides its gradient among its own elements.
+/// Returns the largest element of each window of the last two axes, like [`Array::max_pool2d`], but
+/// with padding. Padding is never the largest element, and gets no gradient. If all elements of a
+/// window are −∞, its gradient is divided among these elements.
 ///
 /// # Examples
 ///
@@ -116,7 +116,7 @@ pub fn max_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
     padded.max_pool2d_padded(options.size, options.stride, options.padding)
 }
 
-/// Returns the mean of each window of the last two axes, like [`Array::avg_pool2d`], of images with
+/// Returns the mean of each window of the last two axes, like [`Array::avg_pool2d`], but with
 /// padding.
 ///
 /// # Examples
@@ -140,7 +140,8 @@ pub fn max_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
 pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<T>> {
     options.check("avg_pool2d")?;
     if T::DTYPE != T::Computed::DTYPE && options.padding != [0, 0] && !options.counts_padding {
-        // Rounded once, after the division by the share of a window that is inside.
+        // The result is rounded once, after the division by the share of a window inside of the
+        // image.
         let means = avg_pool2d(&x.cast::<T::Computed>().eval_unfused()?, options)?;
         return means.cast::<T>().eval_unfused();
     }
@@ -157,7 +158,7 @@ pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
 }
 
 /// Returns the means of `size` windows of the last two axes, which cover the whole image: PyTorch's
-/// `adaptive_avg_pool2d`. If an axis does not divide, its windows overlap.
+/// `adaptive_avg_pool2d`. If an axis does not divide evenly, its windows overlap.
 ///
 /// # Examples
 ///
@@ -174,7 +175,7 @@ pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
 /// # Errors
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has fewer than two axes, or if one
-/// of the last two or of `size` is 0.
+/// of the last two axes or of `size` is 0.
 #[track_caller]
 pub fn adaptive_avg_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<Array<T>> {
     #[track_caller]
@@ -185,7 +186,7 @@ pub fn adaptive_avg_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<A
     }
     match T::DTYPE == T::Computed::DTYPE {
         true => means(x, size),
-        // Rounded once, and not after each axis.
+        // The result is rounded once, not after each axis.
         false => means(&x.cast::<T::Computed>().eval_unfused()?, size)?
             .cast::<T>()
             .eval_unfused(),
@@ -227,7 +228,7 @@ fn adaptive<T: Float>(
         && ![*height, *width, size[0], size[1]].contains(&0)
     {
         let _call_site = CallSiteOverride::at(Location::caller());
-        // A mean over a rectangle is a mean over its rows of means over its columns.
+        // One axis is reduced after the other: a mean over a rectangle is a mean of means.
         let rows = by_windows(x, x.ndim() - 2, size[0], reduce);
         let pooled = rows.and_then(|rows| by_windows(&rows, x.ndim() - 1, size[1], reduce));
         return pooled.at_caller();
@@ -239,8 +240,8 @@ fn adaptive<T: Float>(
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
-/// Reduces `count` windows of one axis, from floor(i length / count) to ceil((i + 1) length /
-/// count).
+/// Reduces `count` windows of one axis. Window i is from floor(i length / count) to ceil((i + 1)
+/// length / count).
 fn by_windows<T: Float>(
     x: &Array<T>,
     axis: usize,

@@ -8,19 +8,19 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
 use crate::ops::{concat, eval, stack};
 
-/// A gated recurrent unit (Cho et al. 2014), as PyTorch computes it: the reset gate multiplies the
-/// product of the state after its bias is added.
+/// A gated recurrent unit (Cho et al. 2014). As in PyTorch, the reset gate multiplies the sum of
+/// the state's product and its bias.
 ///
 /// A step is a matrix product and one expression, which computes all gates and the new state. The
-/// products with the inputs of all steps are one product.
+/// inputs of all steps are multiplied in one product.
 ///
 /// In `f16` and `bf16`, a step is computed in `f32`, and the new state is rounded once. The
-/// products with the inputs are `f32`, so they are computed for 256 rows at a time.
+/// products with the inputs are `f32`. To save memory, they are computed for 256 rows at a time.
 #[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Gru<T: Float = f32> {
-    /// The weight of the inputs, of shape `[3 width, inputs]`: for the reset gate, the update gate
-    /// and the candidate.
+    /// The weight of the inputs, of shape `[3 width, inputs]`. Its parts are for the reset gate,
+    /// the update gate and the candidate.
     pub weight_ih_l0: Array<T>,
     /// The weight of the state, of shape `[3 width, width]`.
     pub weight_hh_l0: Array<T>,
@@ -56,8 +56,8 @@ impl<T: Float> Gru<T> {
         })
     }
 
-    /// Returns the states after each step, of shape `[batch, length, width]`, and the last one, of
-    /// shape `[batch, width]`. `x` has the shape `[batch, length, inputs]`. The first state is
+    /// Returns the states after each step, of shape `[batch, length, width]`, and the last state,
+    /// of shape `[batch, width]`. `x` has the shape `[batch, length, inputs]`. The initial state is
     /// `state`, or zeros.
     ///
     /// # Examples
@@ -115,8 +115,8 @@ pub type LstmState<T> = (Array<T>, Array<T>);
 /// A layer of long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 ///
 /// A step is a matrix product and one pass, which computes all gates, the new cell and the new
-/// state. The products with the inputs of all steps are one product. `f16` and `bf16` are computed
-/// as in a [`Gru`].
+/// state. The inputs of all steps are multiplied in one product. `f16` and `bf16` are computed as
+/// in a [`Gru`].
 #[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Lstm<T: Float = f32> {
@@ -158,8 +158,8 @@ impl<T: Float> Lstm<T> {
     }
 
     /// Returns the states after each step, of shape `[batch, length, width]`. Also returns the last
-    /// state and the last cell, of shape `[batch, width]`. `x` has the shape `[batch, length,
-    /// inputs]`. The first state and cell are `first`, or zeros.
+    /// state and the last cell, of shape `[batch, width]`. `x` has the shape
+    /// `[batch, length, inputs]`. The initial state and cell are `first`, or zeros.
     ///
     /// # Examples
     ///
@@ -197,7 +197,8 @@ impl<T: Float> Lstm<T> {
         let mut states = Vec::new();
         for step in 0..steps.length {
             let of_input = products.at(step)?;
-            // The sums of a narrow type contain the products with the inputs.
+            // For a narrow type, the product with the inputs is the addend, and zeros replace it
+            // below.
             let addend = zeros.as_ref().map(|_| &of_input);
             let own = steps.parts(&steps.product(&state, &across, addend)?)?;
             let of_input = steps.parts(zeros.as_ref().unwrap_or(&of_input))?;
@@ -278,7 +279,7 @@ impl Steps {
         Err(Error::new(ErrorKind::ShapeMismatch, text))
     }
 
-    /// Returns a given first state; zeros if there is none.
+    /// Returns the initial state: `given`, or zeros.
     #[track_caller]
     fn first<T: Float>(
         &self,
@@ -299,8 +300,8 @@ impl Steps {
         Err(Error::new(ErrorKind::ShapeMismatch, text))
     }
 
-    /// Returns the product of a state with a weight, not rounded. An addend is added to products of
-    /// a narrow type, which always have one.
+    /// Returns the unrounded product of a state with a weight, plus the addend if there is one. A
+    /// narrow type requires an addend.
     #[track_caller]
     fn product<T: Float>(
         &self,
@@ -343,7 +344,8 @@ impl Steps {
         states: &[Array<T>],
     ) -> Result<Array<T>> {
         if states.is_empty() {
-            // An array without elements, but a view of the products, so that a tape tracks it.
+            // The array has no elements, but it is a view of the products, so that a tape tracks
+            // it.
             let none = products.layout().part(2, 0..self.width, 1)?;
             return products.viewed(none).cast::<T>().eval_unfused();
         }
@@ -351,8 +353,8 @@ impl Steps {
     }
 }
 
-/// The products of the inputs of some steps with a weight, plus a bias, not rounded. A bias added
-/// in each step would cost a reduction over the batch in each step's backward pass.
+/// The unrounded products of the inputs of several steps with a weight, plus a bias. A bias that
+/// each step adds would cost a reduction over the batch in each step's backward pass.
 struct InputProducts<'a, T: Float> {
     steps: &'a Steps,
     x: &'a Array<T>,
@@ -361,12 +363,12 @@ struct InputProducts<'a, T: Float> {
     bias: Array<T::Computed>,
     /// The number of steps whose products are computed together.
     together: usize,
-    /// The products of the steps that contain the last step that was read.
+    /// The products of the group of steps that contains the last step that was read.
     of_steps: Array<T::Computed>,
 }
 
 /// The number of rows of products of a narrow type that are computed together. The products are in
-/// `f32`, so all rows would take twice the memory of products in `T`. More rows are not faster.
+/// `f32`, so all rows would need twice the memory of products in `T`. More rows are not faster.
 const ROWS: usize = 256;
 
 impl<'a, T: Float> InputProducts<'a, T> {
@@ -392,7 +394,7 @@ impl<'a, T: Float> InputProducts<'a, T> {
         })
     }
 
-    /// Returns the products of a step. Steps are read in order.
+    /// Returns the products of a step. Steps must be read in order.
     #[track_caller]
     fn at(&mut self, step: usize) -> Result<Array<T::Computed>> {
         let own = step % self.together;

@@ -5,12 +5,12 @@ use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::{concat, eval, stack};
 
-/// A rotary position embedding (Su et al. 2021). It turns each pair of elements of queries and keys
-/// by an angle in proportion to the position. So the products of queries and keys depend on
-/// distances alone.
+/// A rotary position embedding (Su et al. 2021). It rotates each pair of elements of queries and
+/// keys by an angle proportional to the position. Therefore the products of queries and keys depend
+/// only on distances.
 ///
-/// It has no parameters. The angles are computed in `f64`, and pairs of `f16` and `bf16` are turned
-/// in `f32`.
+/// It has no parameters. The angles are computed in `f64`, and pairs of `f16` and `bf16` are
+/// rotated in `f32`.
 ///
 /// # Examples
 ///
@@ -29,10 +29,10 @@ use crate::ops::{concat, eval, stack};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rotary {
-    /// The base of the wavelengths: 10 000.
+    /// The base of the wavelengths (default: 10 000).
     pub base: f64,
-    /// True if neighbours are the pairs, as in the paper. False if element i is paired with element
-    /// i + width / 2, as in Llama's published weights.
+    /// True if adjacent elements are the pairs, as in the paper. False if element i is paired with
+    /// element i + width / 2, as in Llama's published weights.
     pub pairs_neighbours: bool,
 }
 
@@ -46,8 +46,8 @@ impl Default for Rotary {
 }
 
 impl Rotary {
-    /// Turns `x`, of shape `[.., length, width]`, whose first position is `first`. With a cache of
-    /// keys, `first` is the number of positions in the cache.
+    /// Rotates `x`, of shape `[.., length, width]`, whose first position is `first`. With a cache
+    /// of keys, `first` is the number of positions in the cache.
     ///
     /// # Examples
     ///
@@ -64,7 +64,7 @@ impl Rotary {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `x` has fewer than two axes or an odd
-    /// width. Also if the base is not a normal number above 0.
+    /// width, or if the base is not a normal number above 0.
     #[track_caller]
     pub fn forward<T: Float>(&self, x: &Array<T>, first: usize) -> Result<Array<T>> {
         if !(self.base > 0.0 && self.base.is_normal()) {
@@ -116,7 +116,7 @@ impl Rotary {
     }
 }
 
-/// Turns pairs of elements by angles of those cosines and sines, in the type of these.
+/// Rotates pairs of elements by the angles of `cosine` and `sine`, in the type `A`.
 #[track_caller]
 fn turned<T: Float, A: Float>(
     [left, right]: [Array<T>; 2],

@@ -10,19 +10,19 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, MapBuffers};
 use crate::ops::derivatives::constant;
 
-/// Running means and variances of channels, in the accumulation type: `f32` for `f16`, `bf16` and
-/// `f32`, `f64` for `f64`. Clones share them, so that a forward pass with tracked parameters
+/// Running means and variances of channels, in the accumulation type: `f64` for `f64`, and
+/// otherwise `f32`. Clones share the statistics, so that a forward pass with tracked parameters
 /// updates the layer's own statistics. A layer that was [converted](CastParameters::cast) updates
-/// and reads the statistics of the layer that it was converted from. If their accumulation types
-/// differ, it has rounded copies of them.
+/// and reads the statistics of its source layer. If the accumulation types of the two layers
+/// differ, the converted layer has rounded copies of the statistics.
 ///
-/// They are allocated outside of every cache.
+/// The statistics are allocated outside of every cache.
 #[derive(Clone, Debug)]
 pub struct RunningStatistics<T: Float = f32> {
     arrays: Arc<Mutex<StatisticArrays<T::Computed>>>,
-    /// The statistics of another accumulation type that these are copies of.
+    /// The source of rounded copies: the statistics of another accumulation type.
     source: Option<Arc<dyn Statistics>>,
-    /// Set if the layer was converted from another one.
+    /// True if the layer was converted from another layer.
     is_converted: bool,
 }
 
@@ -34,12 +34,14 @@ struct StatisticArrays<A: Float> {
     batches: Array<i64>,
 }
 
-/// Running statistics of any type.
+/// Type-erased running statistics.
 trait Statistics: Debug + Send + Sync {
-    /// Mixes the mean and the biased variance of a batch in, with a share for each.
+    /// Mixes the mean and the biased variance of a batch into the statistics, with a share for
+    /// each.
     fn mix(&self, batch: &[AnyArray; 2], shares: [f64; 2]) -> Result<()>;
 
-    /// Returns the means and the variances before any conversion, and the number of batches.
+    /// Returns the means, the variances and the number of batches. If there is a source, they are
+    /// from the source.
     fn exact(&self) -> ([AnyArray; 2], Array<i64>);
 }
 
@@ -114,9 +116,9 @@ impl<T: Float> RunningStatistics<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if one has another number of channels.
-    /// [`Unsupported`](ErrorKind::Unsupported) if the layer was converted from another one: set the
-    /// statistics of that layer.
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if an array has another number of channels.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the layer was converted from another layer: set
+    /// the statistics of the source layer.
     #[track_caller]
     pub fn set(&self, (mean, variance): (Array<T::Computed>, Array<T::Computed>)) -> Result<()> {
         if self.is_converted {
@@ -131,8 +133,8 @@ impl<T: Float> RunningStatistics<T> {
         Ok(())
     }
 
-    /// Returns the means and the variances for a computation, from before any conversion. If the
-    /// layer was converted, [`arrays`](Self::arrays) may return rounded copies.
+    /// Returns the means and the variances for a computation. If the layer was converted, they are
+    /// from the source layer, and [`arrays`](Self::arrays) may return rounded copies.
     #[track_caller]
     pub(super) fn moments(&self) -> Result<[Array<T::Computed>; 2]> {
         let Some(source) = &self.source else {
@@ -146,14 +148,15 @@ impl<T: Float> RunningStatistics<T> {
         ])
     }
 
-    /// Mixes the mean and the biased variance of a batch in, with a share for each.
+    /// Mixes the mean and the biased variance of a batch into the statistics, with a share for
+    /// each.
     #[track_caller]
     pub(super) fn mix(&self, batch: &[AnyArray; 2], shares: [f64; 2]) -> Result<()> {
         Statistics::mix(self, batch, shares)
     }
 
-    /// Calls `map` with each buffer. If it replaces one, returns statistics that are shared with no
-    /// other layer.
+    /// Calls `map` with each buffer. If `map` replaces a buffer, returns statistics that no other
+    /// layer shares.
     #[track_caller]
     pub(super) fn mapped<M: MapBuffers>(&self, map: &mut M) -> Result<Option<Self>> {
         let mut arrays = self.lock().clone();
@@ -192,7 +195,7 @@ impl<T: Float> RunningStatistics<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, StatisticArrays<T::Computed>> {
-        // A panic leaves valid arrays.
+        // After a panic, the arrays are still valid.
         self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -211,7 +214,8 @@ impl<T: Float> Statistics for RunningStatistics<T> {
         };
         let _outside = enter_uncached();
         let mut own = self.lock();
-        // In place, so that a graph that captures the step writes to the statistics.
+        // The arrays are updated in place, so that a graph that captures the step writes to the
+        // statistics.
         for ((own, new), share) in own.moments.iter_mut().zip(new).zip(shares) {
             let new = new.converted(<T::Computed as AnyElement>::DTYPE)?;
             let new = new.into_array::<T::Computed>().reshape(own.len())?;
@@ -240,7 +244,7 @@ impl<T: Float> Statistics for RunningStatistics<T> {
     }
 }
 
-/// Calls `map` with a buffer. Returns true if it was replaced.
+/// Calls `map` with a buffer. Returns true if `map` replaced the buffer.
 #[track_caller]
 fn map_buffer<A: AnyElement>(
     name: &str,

@@ -8,8 +8,8 @@ use crate::grad::{CastParameters, Parameters};
 use crate::ops::{ConvOptions, conv_transpose2d};
 
 /// A transposed convolution. Each element of the input adds its product with the kernel to the
-/// result, at distances of the stride. The layer is the gradient of [`Conv2d`](super::Conv2d) for
-/// its input, and makes images larger by the stride.
+/// result. The products of neighbours are one stride apart. The layer is the gradient of
+/// [`Conv2d`](super::Conv2d) with respect to its input, and enlarges images by the stride.
 ///
 /// It is computed as a convolution with the flipped kernel. Zeros are inserted between the input's
 /// elements.
@@ -23,9 +23,9 @@ pub struct ConvTranspose2d<T: Float = f32> {
     /// Strides, padding, dilation and groups. The padding is cut from the edges of the result.
     #[parameters(skip)]
     pub options: ConvOptions,
-    /// Additional rows and columns at the end of the result, fewer than the stride or the dilation:
-    /// 0. A convolution with a stride has one result size for several input sizes. This field
-    /// chooses among the input sizes.
+    /// Additional rows and columns at the end of the result, fewer than the stride or the dilation
+    /// (default: 0). A strided convolution has one result size for several input sizes. This field
+    /// selects one of the input sizes.
     #[parameters(skip)]
     pub output_padding: [usize; 2],
 }

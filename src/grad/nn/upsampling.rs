@@ -1,4 +1,4 @@
-//! Images of another size.
+//! Resizing of images.
 
 use crate::array::{AnyElement, Array, Float, Shape, Writer};
 use crate::context::Device;
@@ -16,8 +16,8 @@ pub enum Upsampling {
     Bilinear,
 }
 
-/// Returns images with `size` rows and columns, the last two axes. It also makes images smaller,
-/// without a filter against aliasing.
+/// Returns images with `size` rows and columns, the last two axes. `size` may also be smaller than
+/// the images, but no filter prevents aliasing.
 ///
 /// `f16` and `bf16` are interpolated in `f32`. An element of weight 0 does not count, even if it is
 /// infinite or NaN.
@@ -36,8 +36,8 @@ pub enum Upsampling {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has fewer than two axes, or one of
-/// the two is empty; the errors of [`Array::take`].
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has fewer than two axes, or if one
+/// of the last two axes is empty; the errors of [`Array::take`].
 #[track_caller]
 pub fn upsample<T: Float>(x: &Array<T>, size: [usize; 2], way: Upsampling) -> Result<Array<T>> {
     if !matches!(x.shape(), [.., height, width] if *height > 0 && *width > 0) {
@@ -48,12 +48,12 @@ pub fn upsample<T: Float>(x: &Array<T>, size: [usize; 2], way: Upsampling) -> Re
     if way == Upsampling::Nearest || T::DTYPE == T::DTYPE.computed_in() {
         return resized(x, size, way);
     }
-    // The columns are computed from rows that are not rounded.
+    // The columns are computed from unrounded rows.
     let wide = x.cast::<T::Computed>().eval_unfused()?;
     resized(&wide, size, way)?.cast::<T>().eval_unfused()
 }
 
-/// Returns `x` with `size` rows and columns, computed in its own type.
+/// Returns `x` with `size` rows and columns, computed in the type of `x`.
 #[track_caller]
 fn resized<T: Float>(x: &Array<T>, size: [usize; 2], way: Upsampling) -> Result<Array<T>> {
     let rows = along(x, (-2, size[0]), way)?;
@@ -86,9 +86,9 @@ fn along<T: Float>(
     interpolated(near.erased(), far.erased(), &shares).map(Array::from_erased)
 }
 
-/// Returns the neighbours, among `own` elements, of element `place` of `length` elements on an
-/// equally long line. Computed from whole numbers, so that an element at exactly this position is
-/// found.
+/// Returns the neighbours of element `place` of `length` elements, among `own` elements on an
+/// equally long line. The position is computed from whole numbers, so that an element at exactly
+/// this position is found.
 fn arms(place: usize, own: usize, length: usize) -> Arms {
     let [place, own, length] = [place, own, length].map(|number| number as i128);
     let last = 2 * length * (own - 1);
@@ -110,7 +110,7 @@ fn indices(device: &Device, length: usize, index: impl Fn(usize) -> usize) -> Re
     numbered(device, &length.into(), |place| index(place) as i64)
 }
 
-/// Returns an array of the value of each number, in the order of the numbers.
+/// Returns an array of the results of `value` for 0, 1, 2 and so on.
 #[track_caller]
 fn numbered<T: AnyElement>(
     device: &Device,

@@ -12,8 +12,8 @@ use crate::grad::{Loss, Parameters, value_and_grad};
 /// The sum of the gradients of several losses. It is for a batch that is computed in parts, because
 /// the whole batch needs too much memory.
 ///
-/// Like the states of an optimizer, it is allocated outside of every cache. Gradients in `f16` and
-/// `bf16` are added in `f32`, and rounded once, when they are taken out. For ranks, use
+/// Like the states of an optimizer, the sum is allocated outside of every cache. Gradients in `f16`
+/// and `bf16` are added in `f32`, and the result is rounded once. For ranks, use
 /// `collective::DataParallel::accumulate`.
 ///
 /// # Examples
@@ -34,7 +34,7 @@ use crate::grad::{Loss, Parameters, value_and_grad};
 /// ```
 #[derive(Debug)]
 pub struct Accumulated<P> {
-    /// The sum. A narrow array has the shape only; its elements are in `wide`.
+    /// The sum. A narrow array of the sum has only the shape: its elements are in `wide`.
     sum: Option<P>,
     wide: WideArrays,
     parts: usize,
@@ -66,7 +66,7 @@ impl<P: Parameters> Accumulated<P> {
         Self::default()
     }
 
-    /// Adds the gradients of `function` at `parameters`, and returns its value.
+    /// Adds the gradients of `function` at `parameters`, and returns the value of `function`.
     ///
     /// # Examples
     ///
@@ -82,8 +82,8 @@ impl<P: Parameters> Accumulated<P> {
     ///
     /// # Errors
     ///
-    /// The errors of [`value_and_grad`], and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
-    /// shape of a parameter differs from earlier calls. In this case the sum is unchanged.
+    /// The errors of [`value_and_grad`]. [`InvalidArgument`](ErrorKind::InvalidArgument) if the
+    /// shape of a parameter differs from earlier calls. After this error, the sum is unchanged.
     #[track_caller]
     pub fn add<L: Loss>(
         &mut self,
@@ -111,8 +111,7 @@ impl<P: Parameters> Accumulated<P> {
         Ok(value)
     }
 
-    /// Takes the mean of the gradients of all parts out. The next [`add`](Self::add) begins a new
-    /// sum.
+    /// Returns the mean of the gradients of all parts, and empties the sum.
     ///
     /// # Examples
     ///
@@ -137,8 +136,8 @@ impl<P: Parameters> Accumulated<P> {
         self.take(1.0 / self.parts as f64)
     }
 
-    /// Takes the sum of the gradients of all parts out, which PyTorch accumulates. The next
-    /// [`add`](Self::add) begins a new sum.
+    /// Returns the sum of the gradients of all parts, which PyTorch accumulates, and empties the
+    /// sum.
     ///
     /// # Examples
     ///
@@ -163,7 +162,8 @@ impl<P: Parameters> Accumulated<P> {
         self.take(1.0)
     }
 
-    /// Takes the sum, multiplied by `share`, out. If memory is exhausted, the sum stays.
+    /// Returns the sum times `share`, and empties the sum. If memory is exhausted, the sum is
+    /// unchanged.
     #[track_caller]
     fn take(&mut self, share: f64) -> Result<P> {
         let _call_site = CallSiteOverride::at(Location::caller());

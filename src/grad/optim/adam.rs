@@ -103,7 +103,7 @@ impl AdamW {
     }
 }
 
-/// Implements an optimizer of this rule, whose steps can be captured.
+/// Implements an optimizer with Adam's rule, whose steps can be captured.
 macro_rules! adam {
     ($Own:ident) => {
         impl $Own {
@@ -130,7 +130,7 @@ macro_rules! adam {
                 }
             }
 
-            /// Returns step `number` with these settings.
+            /// Returns step `number` with the optimizer's settings.
             pub(super) fn at(&self, number: u64) -> Step {
                 Step {
                     number,
@@ -140,13 +140,13 @@ macro_rules! adam {
                 }
             }
 
-            /// Counts steps, and reads the learning rate, on the device of the parameters. So a
+            /// Counts steps, and reads the learning rate, on the device of the parameters. Then a
             /// whole training step can be [captured](crate::graph::capture). Each launch of the
             /// graph is a step.
             ///
-            /// Take a step before the capture. A new `rate` is written by the next step that is not
-            /// a launch, or by [`write_rate`](Self::write_rate). All parameters are on one device.
-            /// The name is the name of PyTorch's option.
+            /// Take a step before the capture. The next step outside of a graph writes a new `rate`
+            /// to the device, and so does [`write_rate`](Self::write_rate). All parameters must be
+            /// on one device. The method has the name of PyTorch's option.
             ///
             /// # Examples
             ///
@@ -167,8 +167,9 @@ macro_rules! adam {
             }
 
             /// Writes the field `rate`, and the steps of a state that was set, to the device of the
-            /// parameters. The next launch of a captured step reads them. Does nothing before the
-            /// first step, or if the optimizer is not [`capturable`](Self::capturable).
+            /// parameters. The next launch of a captured step reads the written values. Does
+            /// nothing before the first step, or if the optimizer is not
+            /// [`capturable`](Self::capturable).
             ///
             /// # Examples
             ///
@@ -229,9 +230,9 @@ macro_rules! adam {
 adam!(Adam);
 adam!(AdamW);
 
-/// Moves a parameter, its mean of gradients and its mean of squares. The factors are numbers, or
-/// arrays on the device. The rate is the last factor, because its products with the others may be
-/// beyond the range of the type.
+/// Updates a parameter, its mean of gradients and its mean of squares. The factors are numbers, or
+/// arrays on the device. The rate is the last factor, because its products with other factors may
+/// be beyond the range of the type.
 macro_rules! moved {
     ($self:ident, [$own:ident, $mean:ident, $square:ident], $gradient:ident, [$kept:ident, $rate:ident, $scale:ident, $epsilon:ident]) => {{
         let [first, of_gradient, second, of_square] = $self.constants::<T::Computed>();
@@ -255,7 +256,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Moves a parameter, with the states and the clock in `memory`.
+    /// Updates a parameter, with the states and the clock in `memory`.
     #[track_caller]
     fn apply_in<T: Float, G: Float>(
         &self,
@@ -290,7 +291,7 @@ impl Step {
         [first, 1.0 - first, second, 1.0 - second].map(<C as AnyElement>::from_f64)
     }
 
-    /// Moves a parameter, with its mean of gradients and its mean of squares.
+    /// Updates a parameter, with its mean of gradients and its mean of squares.
     #[track_caller]
     pub(super) fn apply<T: Float, G: Float>(
         &self,
@@ -300,7 +301,7 @@ impl Step {
     ) -> Result<()> {
         let mean = means.writable(subject, own)?;
         let square = squares.writable(subject, own)?;
-        // Steps are counted beyond the exponents of `powi`.
+        // The number of steps may exceed the exponents of `powi`.
         let number = self.number as f64;
         let corrections = self.betas.map(|beta| 1.0 - beta.powf(number));
         let of = |value: f64| <T::Computed as AnyElement>::from_f64(value);

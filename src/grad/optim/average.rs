@@ -12,9 +12,9 @@ use crate::grad::{MapArrays, ParameterPath, Parameters, ZipArrays};
 /// An exponential moving average of parameters (Polyak and Juditsky 1992), which often generalizes
 /// better than the final parameters.
 ///
-/// Like the states of an optimizer, it is allocated outside of every cache. The average of
-/// parameters in `f16` and `bf16` is held in `f32`. Its changes are smaller than the spacing of
-/// these types. [`parameters`](Self::parameters) returns a rounded copy beside it.
+/// Like the states of an optimizer, the average is allocated outside of every cache. The average of
+/// parameters in `f16` and `bf16` is stored in `f32`. Its changes are smaller than the spacing of
+/// `f16` and `bf16`. For these types, [`parameters`](Self::parameters) returns a rounded copy.
 ///
 /// # Examples
 ///
@@ -37,8 +37,9 @@ pub struct Average<P> {
 }
 
 impl<P: Parameters> Average<P> {
-    /// Makes an average that starts as a copy of `parameters`. A step multiplies it by `decay`, and
-    /// adds the rest from the new parameters. The decay is from 0 to 1, typically 0.999.
+    /// Makes an average that starts as a copy of `parameters`. An update multiplies the average by
+    /// `decay`, and adds 1 − `decay` times the new parameters. `decay` is from 0 to 1, typically
+    /// 0.999.
     ///
     /// # Examples
     ///
@@ -55,8 +56,8 @@ impl<P: Parameters> Average<P> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the decay is not between 0 and 1, both
-    /// included; the errors of [`Array::assign`].
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the decay is not from 0 to 1; the errors
+    /// of [`Array::assign`].
     #[track_caller]
     pub fn new(parameters: &P, decay: f64) -> Result<Self> {
         if !(0.0..=1.0).contains(&decay) {
@@ -92,8 +93,9 @@ impl<P: Parameters> Average<P> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if a parameter has another shape than its
-    /// average, naming it; the average is unchanged then. The errors of [`Array::assign`].
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the parameter, if a parameter has
+    /// another shape than its average. After this error, the average is unchanged. The errors of
+    /// [`Array::assign`].
     #[track_caller]
     pub fn update(&mut self, parameters: &P) -> Result<()> {
         let _call_site = CallSiteOverride::at(Location::caller());
@@ -128,7 +130,7 @@ impl<P: Parameters> Average<P> {
     }
 }
 
-/// Traversal that copies arrays; copies narrow ones to accumulators, too.
+/// Traversal that copies arrays, and also copies narrow arrays to accumulators.
 struct CopyAverage<'a>(&'a mut WideArrays);
 
 impl MapArrays for CopyAverage<'_> {

@@ -12,8 +12,8 @@ use crate::grad::arithmetic::{Scaled, global_norm};
 use crate::grad::{Optimizer, Parameters};
 use crate::ops::{AnyLazy, widened};
 
-/// Scales gradients so that their global norm is at most `max_norm`. Returns them with the norm
-/// before scaling. An infinite `max_norm` scales nothing.
+/// Scales gradients so that their global norm is at most `max_norm`. Returns the gradients and
+/// their norm before the scaling. An infinite `max_norm` scales nothing.
 ///
 /// # Examples
 ///
@@ -63,11 +63,12 @@ fn check_bound(setting: &str, most: f64) -> Result<()> {
 }
 
 /// An optimizer that clips the gradients of each step, by their global norm, by value, or both. It
-/// works wherever an optimizer does: in [`value_and_step`](crate::grad::value_and_step), and in
-/// `collective::Sharded`, where the norm is over all ranks.
+/// can be used in [`value_and_step`](crate::grad::value_and_step), and in `collective::Sharded`,
+/// where the norm is over all ranks.
 ///
-/// The norm is computed on the device, and the host does not wait for it. With a bound of the norm,
-/// no parameter moves before all gradients are complete. So all gradients are in memory at once.
+/// The norm is computed on the device, and the host does not wait for it. If the norm has a bound,
+/// no parameter changes before all gradients are complete. In this case, all gradients are in
+/// memory at once.
 ///
 /// # Examples
 ///
@@ -85,15 +86,15 @@ fn check_bound(setting: &str, most: f64) -> Result<()> {
 /// ```
 #[derive(Debug)]
 pub struct Clipped<O> {
-    /// The optimizer that moves the parameters.
+    /// The optimizer that updates the parameters.
     pub optimizer: O,
     max_norm: Option<f64>,
     max_value: Option<f64>,
     /// The norm of the last step, an array of rank 0.
     norm: Option<Array<f64>>,
-    /// True if the norm is of the present step.
+    /// True if the norm is of the current step.
     has_norm: bool,
-    /// The factor of the gradients of the present step.
+    /// The loss scale, which multiplies the gradients of the current step.
     scale: f64,
 }
 
@@ -149,10 +150,11 @@ impl<O: Optimizer> Clipped<O> {
         }
     }
 
-    /// Clips each element of the gradients to `-max_value..=max_value`, after a scaling by their
+    /// Clips each element of the gradients to `-max_value..=max_value`, after the scaling by the
     /// norm. The first step returns an error for a bound that is negative or NaN.
     ///
-    /// A wrapped optimizer that also clips by the norm gets the norm before this clipping by value.
+    /// A wrapped optimizer that also clips by the norm receives the norm before this clipping by
+    /// value.
     ///
     /// # Examples
     ///
@@ -175,8 +177,8 @@ impl<O: Optimizer> Clipped<O> {
         }
     }
 
-    /// Reads the global norm of the gradients of the last step, before clipping. Returns `None`
-    /// without a bound of the norm, and before the first step.
+    /// Reads the global norm of the gradients of the last step, before clipping. Returns `None` if
+    /// the norm has no bound, and before the first step.
     ///
     /// # Examples
     ///
@@ -213,7 +215,7 @@ impl<O: Optimizer> Clipped<O> {
         self.norm_bound().is_some() || self.max_value.is_some()
     }
 
-    /// Returns a gradient, clipped by the norm and by value, in the type that it is computed in.
+    /// Returns a gradient, clipped by the norm and by value, in its accumulation type.
     #[track_caller]
     fn clipped(&self, gradient: &AnyArray) -> Result<AnyArray> {
         let mut clipped = widened(gradient);
@@ -230,7 +232,7 @@ impl<O: Optimizer> Clipped<O> {
         clipped.eval()
     }
 
-    /// Returns the bound of the norm of the gradients of a scaled loss, if it clips any.
+    /// Returns the bound of the norm, multiplied by the loss scale, if the bound is finite.
     fn norm_bound(&self) -> Option<f64> {
         let bound = self.max_norm.map(|most| most * self.scale);
         bound.filter(|most| most.is_finite())
@@ -241,14 +243,15 @@ impl<O: Optimizer> Clipped<O> {
     fn factor(&self, most: f64, device: &Device) -> Result<AnyLazy> {
         let norm = self.norm.as_ref().filter(|_| self.has_norm);
         let norm = norm.ok_or_else(without_norm)?.to_device(device)?;
-        // No division by a norm of 0.
+        // The maximum prevents a division by a norm of 0.
         let least = AnyLazy::number(DType::F64, most.max(f64::MIN_POSITIVE));
         Ok(most / norm.erased().lazy().maximum(least))
     }
 }
 
 /// Returns two numbers of `dtype` whose product is `factor`, which is at most 1. The second number
-/// is 1, unless `factor` is below the normal numbers of `f32`, where it would lose its digits.
+/// is 1, unless `factor` is below the normal numbers of `f32`. Below the normal numbers, a single
+/// number would lose digits.
 fn split(factor: AnyLazy, dtype: DType) -> [AnyLazy; 2] {
     let least = AnyLazy::number(DType::F64, f32::MIN_POSITIVE.into());
     let first = factor.clone().maximum(least);
@@ -291,7 +294,7 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
         });
         match clipped.transpose() {
             Ok(clipped) => self.optimizer.set_norm(clipped.as_ref().unwrap_or(norm)),
-            Err(_) => self.has_norm = false, // The step returns an error.
+            Err(_) => self.has_norm = false, // The step then returns an error.
         }
     }
 

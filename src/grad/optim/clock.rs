@@ -6,17 +6,17 @@ use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorCode, Result};
 
 /// The number of steps and the learning rate on the device of the parameters. A captured step
-/// counts and reads them there, so that each launch is a step of its own.
+/// updates the number and reads the rate on the device, so that each launch is a separate step.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     /// True if steps can be captured.
     pub(super) is_capturable: bool,
     arrays: Option<ClockArrays>,
-    /// True from the beginning of a step until its first parameter moves.
+    /// True from the beginning of a step until the update of its first parameter.
     is_due: bool,
     /// True if the device counted a step that was abandoned.
     is_abandoned: bool,
-    /// The number of steps that the device has yet to get.
+    /// A number of steps that is not yet written to the device.
     set_steps: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ struct ClockArrays {
 /// The factors of a step of Adam, arrays of rank 0.
 #[derive(Debug)]
 pub(super) struct Factors {
-    /// The factor of a parameter: 1 minus the decay.
+    /// The factor of a parameter: 1 minus the learning rate times the decay.
     pub(super) kept: Array<f64>,
     /// The learning rate.
     pub(super) rate: Array<f64>,
@@ -52,12 +52,13 @@ impl Clock {
         self.is_abandoned |= !std::mem::take(&mut self.is_due);
     }
 
-    /// Sets the number of steps that the device gets with the next write.
+    /// Sets the number of steps that the next write copies to the device.
     pub(super) fn set_steps(&mut self, steps: u64) {
         self.set_steps = Some(steps);
     }
 
-    /// Returns the number of steps on the device; `None` before the first one.
+    /// Returns the number of steps on the device. Returns `None` before the first step, or if steps
+    /// cannot be captured.
     #[track_caller]
     pub(super) fn read_steps(&self) -> Result<Option<u64>> {
         if !self.is_capturable {
@@ -70,7 +71,7 @@ impl Clock {
         Ok(Some(counted - u64::from(self.is_abandoned)))
     }
 
-    /// Writes the rate and a number of steps that was set to the device, if they differ.
+    /// Writes the rate to the device, if it differs, and a number of steps, if it was set.
     #[track_caller]
     pub(super) fn write(&mut self, rate: f64) -> Result<()> {
         let Some(arrays) = &mut self.arrays else {
@@ -89,8 +90,8 @@ impl Clock {
         Ok(())
     }
 
-    /// Returns the factors of the present step. The first parameter of a step counts the step,
-    /// after `steps` earlier steps.
+    /// Returns the factors of the current step. The first call in a step counts the step. `steps`
+    /// is the number of earlier steps.
     #[track_caller]
     pub(super) fn factors(
         &mut self,
@@ -128,12 +129,12 @@ impl Clock {
         Ok(&arrays.factors)
     }
 
-    /// Checks that a captured step has nothing to write to the device: each launch would write it
-    /// again.
+    /// Checks that a captured step writes no settings to the device, because each launch would
+    /// repeat the write.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported).
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the step would write settings.
     #[track_caller]
     fn check_capture(&self, rate: f64) -> Result<()> {
         let is_written = |arrays: &ClockArrays| arrays.written_rate.to_bits() == rate.to_bits();
@@ -152,7 +153,7 @@ impl ClockArrays {
     #[track_caller]
     fn compute_factors(&mut self, betas: [f64; 2], decay: f64, epsilon: f64) -> Result<()> {
         let Self { steps, factors, .. } = self;
-        // 1 − βⁿ. If β is 0, its logarithm is −∞, and βⁿ is 0.
+        // The correction is 1 − βⁿ. If β is 0, its logarithm is −∞, and βⁿ is 0.
         let [first, second] = betas.map(f64::ln);
         let correction = || -((&*steps * first).exp_m1());
         factors.kept.assign(1.0 - &factors.rate * decay)?;

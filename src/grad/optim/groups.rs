@@ -1,4 +1,4 @@
-//! Groups of parameters, each with an optimizer of its own.
+//! Groups of parameters, each with its own optimizer.
 
 use super::state::Stateful;
 use crate::array::{Array, Float};
@@ -6,16 +6,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grad::place::members;
 use crate::grad::{Optimizer, Parameters};
 
-/// An optimizer with other settings for some of the parameters, such as a rate or a weight decay.
-/// Parameters are chosen by their names in [files](crate::grad::files).
+/// An optimizer whose settings, such as the rate or the weight decay, differ between groups of
+/// parameters. Parameters are chosen by their names in [files](crate::grad::files).
 ///
-/// Each group is an optimizer of one type with settings of its own. The state is the state of a
-/// single optimizer, so a file of it can be restored with other groups. Groups are not for
-/// `collective::Sharded`, whose parts of buckets cross the bounds of parameters.
+/// All groups have optimizers of one type, with different settings. The state has the form of a
+/// single optimizer's state, so that a saved state can be restored with other groups. Groups cannot
+/// be used in `collective::Sharded`, whose parts of buckets cross the bounds of parameters.
 ///
 /// # Examples
 ///
-/// No weight decay for biases, which do not need it:
+/// This optimizer has no weight decay for biases:
 ///
 /// ```
 /// use cachescope::grad::nn::Linear;
@@ -71,7 +71,7 @@ impl<O: Stateful> Groups<O> {
         })
     }
 
-    /// Moves the parameters whose names `chooses` returns true for to a new group.
+    /// Moves the parameters for whose names `chooses` returns true to a new group.
     ///
     /// # Examples
     ///
@@ -90,9 +90,10 @@ impl<O: Stateful> Groups<O> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter is chosen, or if the number
-    /// of states or of steps differs from the first group's. Also if the optimizer has a
-    /// [scale](super::LossScaled). A scale is for all groups: write `LossScaled::new(groups)`.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter is chosen, or if the
+    /// optimizer's number of states or steps differs from the first group.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the optimizer has a
+    /// [scale](super::LossScaled): write `LossScaled::new(groups)` instead.
     #[track_caller]
     pub fn with(mut self, optimizer: O, chooses: impl Fn(&str) -> bool) -> Result<Self> {
         let first = &self.groups[0];
@@ -129,8 +130,8 @@ impl<O: Stateful> Groups<O> {
         Ok(self)
     }
 
-    /// Returns the optimizer of each group, in the order of their making. The first one is for the
-    /// parameters that no other group has.
+    /// Returns the optimizer of each group, in the order of creation. The first optimizer is for
+    /// the parameters that no other group has.
     ///
     /// # Examples
     ///
@@ -204,10 +205,11 @@ impl<O: Stateful> Optimizer for Groups<O> {
         self.of(number)?.step_wide(number, own, gradient)
     }
 
-    /// Checks all groups, so that no group moves if another one has an error.
+    /// Checks all groups, so that no parameter changes if the settings of any group are invalid.
     #[track_caller]
     fn check_settings(&self) -> Result<()> {
-        // Not in a closure, because errors would then report the closure as the caller.
+        // This is not in a closure, because an error in a closure would report the closure as the
+        // caller.
         for own in &self.groups {
             own.check_settings()?;
         }

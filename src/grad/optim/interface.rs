@@ -6,9 +6,9 @@ use crate::array::{Array, Float};
 use crate::error::Result;
 use crate::grad::parameters::Parameters;
 
-/// A function that is called with each parameter and its gradient, and usually moves the parameter.
-/// A program that reads gradients, or sends them elsewhere, implements this trait, too. It then
-/// passes the gradients to an optimizer that it owns.
+/// A function that receives each parameter and its gradient, and usually updates the parameter. A
+/// program can also implement this trait to read gradients, or to send them elsewhere. The
+/// implementation then passes the gradients to its own optimizer.
 ///
 /// # Examples
 ///
@@ -58,7 +58,7 @@ pub trait Optimizer {
     /// ```
     fn begin(&mut self) {}
 
-    /// Abandons a step after an error. Some parameters may have moved.
+    /// Abandons a step after an error. Some parameters may have changed.
     ///
     /// # Examples
     ///
@@ -73,9 +73,9 @@ pub trait Optimizer {
     /// ```
     fn abandon(&mut self) {}
 
-    /// Returns true if the optimizer needs the global norm of the gradients before it moves the
+    /// Returns true if the optimizer needs the global norm of the gradients before it updates the
     /// first parameter. All gradients of a pass are then in memory at once. An optimizer that wraps
-    /// another one forwards this method, [`set_norm`](Self::set_norm) and
+    /// another optimizer must forward this method, [`set_norm`](Self::set_norm) and
     /// [`loss_scale`](Self::loss_scale) together.
     ///
     /// # Examples
@@ -91,9 +91,9 @@ pub trait Optimizer {
         false
     }
 
-    /// Receives the global norm of the gradients, an array of rank 0, after
-    /// [`begin`](Self::begin) and before the first parameter moves. It is called only if the
-    /// optimizer [needs](Self::needs_norm) the norm.
+    /// Receives the global norm of the gradients, an array of rank 0, after [`begin`](Self::begin)
+    /// and before the first parameter changes. It is called only if the optimizer
+    /// [needs](Self::needs_norm) the norm.
     ///
     /// # Examples
     ///
@@ -126,7 +126,7 @@ pub trait Optimizer {
         1.0
     }
 
-    /// Moves all parameters along given gradients.
+    /// Updates all parameters by the given gradients.
     ///
     /// # Examples
     ///
@@ -144,9 +144,9 @@ pub trait Optimizer {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a gradient has another shape than
-    /// its parameter, and the errors of [`check_settings`](Self::check_settings); no parameter has
-    /// moved then. The errors of [`step_one`](Self::step_one), after which some parameters may have
-    /// moved.
+    /// its parameter. The errors of [`check_settings`](Self::check_settings). After these errors,
+    /// no parameter has changed. The errors of [`step_one`](Self::step_one), after which some
+    /// parameters may have changed.
     #[track_caller]
     fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()>
     where
@@ -155,7 +155,7 @@ pub trait Optimizer {
         step_any(self, parameters, gradients)
     }
 
-    /// Moves parameter `number`, counted in the order of the structure.
+    /// Updates parameter `number`, counted in the order of the structure.
     ///
     /// # Examples
     ///
@@ -182,11 +182,11 @@ pub trait Optimizer {
         gradient: &Array<T>,
     ) -> Result<()>;
 
-    /// Like [`step_one`](Self::step_one), with a gradient in the
-    /// [accumulation type](Float::Computed) of the parameter, which can represent numbers that `T`
-    /// cannot. An optimizer that scales gradients, and wraps another one, passes them on by this
-    /// method. The default rounds the gradient to `T`; the optimizers of
-    /// [this library](crate::grad::optim) do not round it.
+    /// Updates a parameter like [`step_one`](Self::step_one), with a gradient in the parameter's
+    /// [accumulation type](Float::Computed). This type can represent numbers that `T` cannot. An
+    /// optimizer that scales gradients and wraps another optimizer passes the gradients on by this
+    /// method. The default rounds the gradient to `T`. The optimizers of [this
+    /// library](crate::grad::optim) do not round it.
     ///
     /// # Examples
     ///
@@ -221,8 +221,8 @@ pub trait Optimizer {
         self.step_one(number, own, &gradient)
     }
 
-    /// Checks the settings. Each step calls this method before anything moves. An optimizer that
-    /// wraps others forwards it. The default returns no error.
+    /// Checks the settings. Each step calls this method before it changes a parameter. An optimizer
+    /// that wraps other optimizers must forward this method. The default returns no error.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! L-BFGS, for losses of few parameters that are computed from all data.
+//! L-BFGS, for losses with few parameters that are computed from the whole data set.
 
 use std::collections::VecDeque;
 use std::panic::Location;
@@ -19,9 +19,10 @@ const NAME: &str = "Lbfgs";
 /// Nocedal 1989). Its line search satisfies the strong Wolfe conditions. Its steps equal the steps
 /// of PyTorch's `LBFGS(line_search_fn="strong_wolfe")`.
 ///
-/// A call of [`step`](Self::step) is several iterations, each of one or more evaluations of the
-/// loss, which must be deterministic. Directions are computed in `f64`, on the device of the first
-/// parameter. The history is allocated outside of every cache. The host waits for each loss.
+/// A call of [`step`](Self::step) runs several iterations. Each iteration evaluates the loss at
+/// least once. The loss must be deterministic. Directions are computed in `f64`, on the device of
+/// the first parameter. The history is allocated outside of every cache. The host waits for each
+/// loss.
 ///
 /// # Examples
 ///
@@ -46,19 +47,20 @@ pub struct Lbfgs {
     pub rate: f64,
     iterations: usize,
     history: usize,
-    /// A step ends when no element of the gradient is larger.
+    /// The tolerance of the gradient. A step ends when no element of the gradient is larger.
     gradient_tolerance: f64,
-    /// A step ends when neither an element nor the loss changes by more.
+    /// The tolerance of changes. A step ends when the change of all elements, or of the loss, is
+    /// smaller.
     change_tolerance: f64,
     memory: Option<History>,
 }
 
-/// The state that an iteration passes to the next one.
+/// The state that an iteration passes to the next iteration.
 #[derive(Debug)]
 struct History {
     /// Changes of the gradient and of the parameters, and the reciprocal of their product.
     pairs: VecDeque<(Array<f64>, Array<f64>, f64)>,
-    /// The factor of the first approximation of the inverse Hessian.
+    /// The factor of the initial approximation of the inverse Hessian.
     scale: f64,
     gradient: Array<f64>,
     direction: Array<f64>,
@@ -72,7 +74,7 @@ pub(super) struct Point {
     pub(super) gradient: Array<f64>,
 }
 
-/// Returns the loss and the gradient at the given elements of all parameters.
+/// A function that returns the loss and the gradient at the given elements of all parameters.
 pub(super) type Evaluate<'a> = dyn FnMut(&Array<f64>) -> Result<Point> + 'a;
 
 impl Lbfgs {
@@ -122,8 +124,8 @@ impl Lbfgs {
         Self { iterations, ..self }
     }
 
-    /// Sets the number of iterations that the direction is computed from. Each takes 16 bytes per
-    /// element of the parameters.
+    /// Sets the number of past iterations that the direction is computed from. Each past iteration
+    /// needs 16 bytes per element of the parameters.
     ///
     /// # Examples
     ///
@@ -161,7 +163,7 @@ impl Lbfgs {
         }
     }
 
-    /// Moves the parameters to a smaller value of `function`, and returns its value before.
+    /// Changes the parameters to a smaller value of `function`. Returns the value before the step.
     ///
     /// # Examples
     ///
@@ -181,8 +183,8 @@ impl Lbfgs {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the rate is not from 0 to 3.4e38,
-    /// or if a tolerance is negative or not finite. In this case nothing has moved. The errors of
-    /// [`value_and_grad`], after which the parameters have elements from the search.
+    /// or if a tolerance is negative or not finite. After this error, no parameter has changed. The
+    /// errors of [`value_and_grad`], after which the parameters have elements from the search.
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the number of elements of the
     /// parameters differs from earlier steps.
     #[track_caller]
@@ -195,7 +197,7 @@ impl Lbfgs {
         self.check().at_caller()?;
         let start = flat(parameters).at_caller()?;
         let nothing = no_elements(parameters).at_caller()?;
-        // A function object, so that the method is compiled once.
+        // `evaluate` is a function object, so that `minimize` is compiled once.
         let mut evaluate = |x: &Array<f64>| -> Result<Point> {
             parameters.zip_arrays(&nothing, &mut WriteFlat { from: x, at: 0 })?;
             let (loss, gradients) = value_and_grad(parameters, &mut function)?;
@@ -210,7 +212,6 @@ impl Lbfgs {
         Ok(loss)
     }
 
-    /// Checks each setting.
     #[track_caller]
     fn check(&self) -> Result<()> {
         let check = |setting, value, domain| check(NAME, setting, value, domain);
@@ -220,7 +221,8 @@ impl Lbfgs {
         check("the change's of `tolerances`", change, &TOLERANCE)
     }
 
-    /// Returns the first loss, and the elements of all parameters after the step.
+    /// Runs the iterations. Returns the first loss, and the elements of all parameters after the
+    /// step.
     #[track_caller]
     fn minimize(
         &mut self,
@@ -235,7 +237,7 @@ impl Lbfgs {
         for iteration in 1..=self.iterations {
             let (direction, t) = self.direction(&point.gradient)?;
             let slope = point.gradient.dot(&direction)?.item()?;
-            // Also ends for NaN, because NaN gives no direction.
+            // The step also ends for NaN, because a NaN slope gives no direction.
             if slope.is_nan() || slope > -self.change_tolerance {
                 break;
             }
@@ -266,7 +268,8 @@ impl Lbfgs {
         Ok((first, x))
     }
 
-    /// Returns the direction at a point with that gradient, and the first step length to try.
+    /// Returns the direction at a point with the gradient `gradient`, and the first step length to
+    /// try.
     #[track_caller]
     fn direction(&mut self, gradient: &Array<f64>) -> Result<(Array<f64>, f64)> {
         let _outside = enter_uncached();
@@ -292,7 +295,8 @@ impl Lbfgs {
                 memory.pairs.pop_front();
             }
         }
-        // 0 until the search has moved, so that a failed search contributes no pair.
+        // The step length is 0 until the search succeeds, so that a failed search contributes no
+        // pair.
         memory.t = 0.0;
         memory.direction = memory.two_loops(gradient)?;
         memory.gradient = gradient.lazy().eval_unfused()?;

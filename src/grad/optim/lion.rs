@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::ops::update;
 
 /// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2), with
-/// decoupled weight decay. It has one state, where [`AdamW`](super::AdamW) has two. The paper's
-/// rate is 3 to 10 times smaller than AdamW's, and its decay larger by this factor.
+/// decoupled weight decay. It has one state, and [`AdamW`](super::AdamW) has two. The paper's rate
+/// is 3 to 10 times smaller than AdamW's rate. The paper's decay is larger by the same factor.
 #[derive(Debug)]
 pub struct Lion {
     /// The learning rate: the length of each element's step.
@@ -43,7 +43,8 @@ impl Lion {
         }
     }
 
-    /// Sets the decay rates of the momentum: in the direction of a step, and from step to step.
+    /// Sets the decay rates of the momentum. `first` is for the direction of a step, `second` for
+    /// the momentum that the next step reads.
     ///
     /// # Examples
     ///

@@ -8,32 +8,33 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grad::Optimizer;
 use crate::ops::{scaled, scaled_wide};
 
-/// The scale of the first step, and the finite steps until it doubles, as in PyTorch.
+/// The scale of the first step, and the number of finite steps until the scale doubles, as in
+/// PyTorch.
 const FIRST_SCALE: f64 = 65_536.0;
 const INTERVAL: u64 = 2000;
-/// The minimum scale. If gradients are not finite with it, the cause is not the range of `f16`.
+/// The minimum scale. If gradients are not finite with this scale, the cause is not the range of
+/// `f16`.
 const LEAST_SCALE: f64 = 1.0 / 65_536.0;
 
-/// The scale that is not doubled any more, 2¹²⁷.
+/// The maximum scale, 2¹²⁷.
 const GREATEST_SCALE: f64 = f64::from_bits((1023 + 127) << 52);
-/// The minimum scale that a program may set, 2⁻¹²⁶. `f32` has fewer digits for numbers below.
+/// The minimum scale that a program may set, 2⁻¹²⁶. Below this number, `f32` has fewer digits.
 const LEAST_SET: f64 = f32::MIN_POSITIVE as f64;
 
-/// An optimizer for gradients that are computed in `f16`, whose least positive number is 6 · 10⁻⁸:
-/// PyTorch's `GradScaler`. The gradients are of the loss times a scale, and divided by it before
-/// the parameters move (Micikevicius et al. 2018, ["Mixed Precision
+/// An optimizer for gradients that are computed in `f16`, like PyTorch's `GradScaler`. The smallest
+/// positive number of `f16` is 6 · 10⁻⁸. The gradients are computed for the loss times a scale, and
+/// divided by the scale before the update (Micikevicius et al. 2018, ["Mixed Precision
 /// Training"](https://arxiv.org/abs/1710.03740)).
 ///
-/// [`value_and_step`](crate::grad::value_and_step) multiplies the loss itself, and so does
-/// `collective::DataParallel::value_and_step`. Gradients
-/// that are computed elsewhere, such as by [`value_and_grad`](crate::grad::value_and_grad),
-/// [`Accumulated`](super::Accumulated) or
-/// `collective::DataParallel::accumulate`, must be of the loss
-/// times [`scale`](Self::scale).
+/// [`value_and_step`](crate::grad::value_and_step) and `collective::DataParallel::value_and_step`
+/// multiply the loss by the scale. Other functions, such as
+/// [`value_and_grad`](crate::grad::value_and_grad), [`Accumulated`](super::Accumulated) and
+/// `collective::DataParallel::accumulate`, do not. For these functions, multiply the loss by
+/// [`scale`](Self::scale).
 ///
-/// If an element of a gradient is infinite or NaN, the step is skipped. No parameter moves then,
-/// and the scale is halved. After 2000 finite steps the scale is doubled, up to 2¹²⁷. All scales
-/// are powers of two times the first one, so that scaling by 65536 rounds nothing.
+/// If an element of a gradient is infinite or NaN, the step is skipped: no parameter changes, and
+/// the scale is halved. After 2000 finite steps, the scale is doubled, up to 2¹²⁷. All scales are
+/// powers of two times the first scale. With the default of 65536, scaling rounds nothing.
 ///
 /// The host reads the norm of the gradients in each step, so a step cannot be captured in a graph.
 /// All gradients are in memory at once. Gradients in `bf16`, which has the range of `f32`, need no
@@ -64,7 +65,7 @@ const LEAST_SET: f64 = f32::MIN_POSITIVE as f64;
 /// ```
 #[derive(Debug)]
 pub struct LossScaled<O> {
-    /// The optimizer that moves the parameters.
+    /// The optimizer that updates the parameters.
     pub optimizer: O,
     scale: f64,
     /// The finite steps until the scale doubles.
@@ -75,20 +76,20 @@ pub struct LossScaled<O> {
     present: Present,
 }
 
-/// The present step.
+/// The state of the current step.
 #[derive(Debug)]
 enum Present {
-    /// Nothing is decided. The norm of the scaled gradients, an array of rank 0, is `None` until
-    /// [`Optimizer::set_norm`].
+    /// The state before the decision. The norm of the scaled gradients, an array of rank 0, is
+    /// `None` until [`Optimizer::set_norm`].
     Open(Option<Array<f64>>),
-    /// The parameters move. The gradients have this scale.
+    /// A step that updates the parameters, with the scale of its gradients.
     Moves(f64),
     Skipped,
 }
 
 impl<O: Optimizer> LossScaled<O> {
     /// Wraps an optimizer, with a scale of 65536. A step returns an error if the wrapped optimizer
-    /// scales the loss, too.
+    /// also scales the loss.
     ///
     /// # Examples
     ///
@@ -109,7 +110,7 @@ impl<O: Optimizer> LossScaled<O> {
         }
     }
 
-    /// Sets the scale of the next step. A power of two rounds nothing.
+    /// Sets the scale of the next step. A power of two causes no rounding.
     ///
     /// # Examples
     ///
@@ -131,7 +132,8 @@ impl<O: Optimizer> LossScaled<O> {
         Ok(Self { scale, ..self })
     }
 
-    /// Sets the number of steps with finite gradients after which the scale doubles: 2000.
+    /// Sets the number of steps with finite gradients after which the scale doubles (default:
+    /// 2000).
     ///
     /// # Examples
     ///
@@ -151,7 +153,7 @@ impl<O: Optimizer> LossScaled<O> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for 0.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `steps` is 0.
     #[track_caller]
     pub fn interval(self, steps: usize) -> Result<Self> {
         if steps == 0 {
@@ -237,8 +239,8 @@ impl<O: Optimizer> LossScaled<O> {
         Ok((Array::full([], self.scale)?, good_steps))
     }
 
-    /// Restores what [`scale_state`](Self::scale_state) returned. A refused state leaves the
-    /// optimizer unchanged.
+    /// Restores the scale and the number of steps that [`scale_state`](Self::scale_state) returned.
+    /// After an error, the optimizer is unchanged.
     ///
     /// # Examples
     ///
@@ -255,7 +257,7 @@ impl<O: Optimizer> LossScaled<O> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the scale is not a number from 2⁻¹²⁶ to
-    /// 2¹²⁷. Also if the number of steps is not whole.
+    /// 2¹²⁷, or if the number of steps is not whole.
     #[track_caller]
     pub fn set_scale_state(&mut self, (scale, steps): &(Array<f64>, Array<f64>)) -> Result<()> {
         const METHOD: &str = "set_scale_state";
@@ -267,8 +269,8 @@ impl<O: Optimizer> LossScaled<O> {
         Ok(())
     }
 
-    /// Reads the norm of the gradients, and decides whether the parameters move. Changes the scale
-    /// of the next step.
+    /// Reads the norm of the gradients, and decides whether the parameters are updated. Changes the
+    /// scale of the next step.
     #[track_caller]
     fn decide(&mut self, norm: &Array<f64>) -> Result<()> {
         self.check_scales()?;
@@ -291,7 +293,7 @@ impl<O: Optimizer> LossScaled<O> {
         Ok(())
     }
 
-    /// Returns an error if the wrapped optimizer scales the loss, too.
+    /// Returns an error if the wrapped optimizer also scales the loss.
     #[track_caller]
     fn check_scales(&self) -> Result<()> {
         if self.optimizer.loss_scale() == 1.0 {
@@ -302,7 +304,8 @@ impl<O: Optimizer> LossScaled<O> {
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
-    /// Returns the scale of the gradients of the present step; `None` if the step is skipped.
+    /// Returns the scale of the gradients of the current step. Returns `None` if the step is
+    /// skipped.
     #[track_caller]
     fn scale_of_step(&mut self) -> Result<Option<f64>> {
         if let Present::Open(norm) = &mut self.present {
@@ -315,7 +318,6 @@ impl<O: Optimizer> LossScaled<O> {
         }
     }
 
-    /// Skips the present step.
     #[track_caller]
     fn skip(&mut self) -> Result<()> {
         if self.scale * 0.5 < LEAST_SCALE {

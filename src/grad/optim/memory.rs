@@ -1,7 +1,7 @@
 //! The arrays of an optimizer.
 //!
-//! They outlive the scope of the step that makes them. So they are allocated outside of every
-//! cache. No scope counts them as escaped, and they pin no arena.
+//! The arrays outlive the scope of the step that creates them. Therefore they are allocated outside
+//! of every cache: no scope counts them as escaped, and they pin no arena.
 
 use std::any::Any;
 use std::fmt;
@@ -16,9 +16,8 @@ use crate::ops::derivatives::zeros_on;
 /// The states of an optimizer, and the number of its steps.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// The number of steps.
     pub(super) steps: u64,
-    /// The states. An optimizer that has fewer leaves the last ones empty.
+    /// The states. An optimizer with fewer states leaves the last states empty.
     pub(super) states: [ParameterState; 3],
     /// The number of parameters of the last complete step.
     pub(super) count: Option<usize>,
@@ -34,7 +33,7 @@ impl Memory {
         states.try_for_each(|state| state.check(subject, parameter))
     }
 
-    /// Returns an error for a step of more or fewer parameters than the last one.
+    /// Returns an error for a step of more or fewer parameters than the last step.
     #[track_caller]
     pub(super) fn check_count(&self, subject: Subject<'_>) -> Result<()> {
         match self.count {
@@ -96,7 +95,8 @@ impl ParameterState {
         Ok(own.expect("its type was checked"))
     }
 
-    /// Like [`of`](Self::of), for a write: no other handle shares the memory.
+    /// Returns the array of a parameter for a write, like [`of`](Self::of): no other handle shares
+    /// the memory.
     #[track_caller]
     pub(super) fn writable<T: Float>(
         &mut self,
@@ -123,8 +123,8 @@ fn wide_zeros<T: Float>(parameter: &Array<T>) -> Result<Array<T::Computed>> {
     Ok(zeros_on(parameter.device(), shape, dtype)?.into_array())
 }
 
-/// Gives an array memory of its own, outside of every cache, if other handles share its memory. A
-/// write would copy it into the cache of the current scope.
+/// Copies an array to memory outside of every cache, if other handles share its memory. Otherwise,
+/// a write would copy the array into the cache of the current scope.
 #[track_caller]
 pub(super) fn unshare<T: Float>(array: &mut Array<T>) -> Result<()> {
     if array.buffer().holders() <= 1 {

@@ -1,10 +1,10 @@
-//! Optimizers: they move parameters along their gradients.
+//! Optimizers, which update parameters by their gradients.
 //!
-//! Each is a plain structure with a state for each parameter, in the order of the parameters. The
-//! first step allocates the states outside of every cache, so that they may outlive the
-//! [scope](crate::cache_scope) of the step. A step of a parameter is one pass, in place.
-//! [`value_and_step`](super::value_and_step) makes steps inside of the backward pass. A step of a
-//! small parameter on the host may take one pass for each state.
+//! Each optimizer is a plain structure with a state for each parameter, in the order of the
+//! parameters. The first step allocates the states outside of every cache, so that they may outlive
+//! the [scope](crate::cache_scope) of the step. A step updates a parameter in one pass, in place.
+//! For a small parameter on the host, it may use one pass for each state.
+//! [`value_and_step`](super::value_and_step) makes steps inside of the backward pass.
 //!
 //! The learning rate is the field `rate` of each optimizer. A schedule such as [`Cosine`] sets it
 //! before a step.
@@ -78,8 +78,8 @@ use crate::ops::derivatives::GlobalNorm;
 use memory::Memory;
 use subject::Subject;
 
-/// The rule of an optimizer, over states of each parameter. [`optimizer!`] implements the public
-/// traits by it.
+/// The update rule of an optimizer. [`optimizer!`] implements the public traits for a type that has
+/// a rule.
 trait Rule: Stateful {
     /// The name of the optimizer in errors.
     const NAME: &'static str;
@@ -90,22 +90,22 @@ trait Rule: Stateful {
     /// Returns the [number of states](Stateful::states) of a parameter.
     fn count(&self) -> usize;
 
-    /// Returns true if a parameter of that shape [has](Stateful::keeps) the state `which`.
+    /// Returns true if a parameter of shape `shape` [has](Stateful::keeps) the state `which`.
     fn has(&self, _which: usize, _shape: &[usize]) -> bool {
         true
     }
 
     fn memory(&mut self) -> &mut Memory;
 
-    /// Checks each setting.
     #[track_caller]
     fn check(&self) -> Result<()>;
 
-    /// Moves a parameter by a gradient of its shape, of its type or its accumulation type.
+    /// Updates a parameter by a gradient of equal shape, in the parameter's type or its
+    /// accumulation type.
     ///
     /// A rule reads the parameter, the gradient and the states, and rounds the parameter once. It
-    /// computes in the [accumulation type](Float::Computed), in which states are stored, too.
-    /// Settings enter the computation in the accumulation type.
+    /// computes in the [accumulation type](Float::Computed), which is also the type of the states.
+    /// Settings are converted to the accumulation type.
     #[track_caller]
     fn apply<T: Float, G: Float>(
         &mut self,
@@ -119,7 +119,7 @@ trait Rule: Stateful {
 macro_rules! optimizer {
     ($Own:ident) => {
         impl $Own {
-            /// Moves the parameters.
+            /// Updates the parameters by their gradients.
             ///
             /// # Examples
             ///
@@ -243,7 +243,7 @@ macro_rules! optimizer {
 }
 use optimizer;
 
-/// Moves all parameters. If a gradient or a parameter causes an error, none has moved.
+/// Updates all parameters. If a gradient or a parameter causes an error, no parameter has changed.
 #[track_caller]
 fn step<P: Parameters>(optimizer: &mut impl Rule, parameters: &mut P, gradients: &P) -> Result<()> {
     let _call_site = CallSiteOverride::at(Location::caller());
@@ -254,7 +254,7 @@ fn step<P: Parameters>(optimizer: &mut impl Rule, parameters: &mut P, gradients:
     Ok(())
 }
 
-/// Moves all parameters, for an optimizer that is not a [`Rule`].
+/// Updates all parameters, for an optimizer that is not a [`Rule`].
 #[track_caller]
 pub(super) fn step_any<P: Parameters>(
     optimizer: &mut impl Optimizer,
@@ -268,7 +268,6 @@ pub(super) fn step_any<P: Parameters>(
     step_checked(optimizer, parameters, gradients).at_caller()
 }
 
-/// Moves one parameter.
 #[track_caller]
 fn step_one<T: Float, G: Float>(
     optimizer: &mut impl Rule,
@@ -352,7 +351,7 @@ fn check<O: Rule, P: Parameters>(
     let (count, is_refused) = (checking.number, checking.is_refused);
     zipped.map_err(|error| match is_refused {
         true => error,
-        // The structures differ.
+        // The traversal returned the error, because the structures differ.
         false => error.of(&format!("{}::step", O::NAME)),
     })?;
     if has_states {
@@ -363,7 +362,6 @@ fn check<O: Rule, P: Parameters>(
 
 /// Traversal that compares each parameter with its gradient and its states.
 struct Checking<'a> {
-    /// The name of the optimizer.
     name: &'static str,
     memory: &'a Memory,
     number: usize,
@@ -385,7 +383,8 @@ impl ZipArrays for Checking<'_> {
     follow_place!();
 }
 
-/// Returns an error for a gradient of another shape than its parameter: a write would broadcast it.
+/// Returns an error for a gradient of another shape than its parameter, because a write would
+/// broadcast the gradient.
 #[track_caller]
 fn check_gradient(subject: Subject<'_>, own: &[usize], gradient: &[usize]) -> Result<()> {
     if own == gradient {

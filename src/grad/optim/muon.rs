@@ -7,9 +7,10 @@ use crate::array::{AnyElement, Array, DType, Float};
 use crate::error::Result;
 use crate::grad::Optimizer;
 
-/// Muon (Jordan et al. 2024). Each matrix moves in the direction of its momentum, made nearly
-/// orthogonal by five Newton-Schulz iterations. Arrays of more than two axes count as matrices of
-/// the first axis times all others. All other arrays move by [`AdamW`].
+/// Muon (Jordan et al. 2024). Each matrix is updated in the direction of its momentum, which five
+/// Newton-Schulz iterations make nearly orthogonal. An array of more than two axes counts as a
+/// matrix: its first axis is the rows, and all other axes are the columns. [`AdamW`] updates arrays
+/// that are not matrices.
 ///
 /// # Examples
 ///
@@ -36,13 +37,13 @@ pub struct Muon {
     pub rate: f64,
     momentum: f64,
     decay: f64,
-    /// The settings of the steps of arrays that are not matrices. Its own states are unused.
+    /// The settings for arrays that are not matrices. The states of `others` itself are unused.
     pub others: AdamW,
     memory: Memory,
 }
 
 impl Muon {
-    /// Makes an optimizer with momentum 0.95, without decay. Arrays that are not matrices move at a
+    /// Makes an optimizer with momentum 0.95, without decay. Arrays that are not matrices have a
     /// learning rate of 3 · 10⁻⁴.
     ///
     /// # Examples
@@ -107,14 +108,14 @@ impl Muon {
     }
 }
 
-/// Returns whether an array is moved as a matrix.
+/// Returns whether an array is updated as a matrix.
 fn is_matrix(shape: &[usize]) -> bool {
     shape.len() >= 2 && !shape.contains(&0)
 }
 
 optimizer!(Muon);
 
-/// States: the momentum of matrices, and the two of [`AdamW`] for all others.
+/// The states are the momentum of matrices, and the two states of [`AdamW`] for other arrays.
 impl Rule for Muon {
     const NAME: &'static str = "Muon";
 
@@ -162,14 +163,15 @@ impl Rule for Muon {
             orthogonal(&ahead.reshape([rows, columns])?)?.reshape(*own.layout().shape())?;
         let scale = (rows as f64 / columns as f64).max(1.0).sqrt();
         let [kept, scale, rate] = [1.0 - self.rate * self.decay, scale, self.rate].map(of);
-        // One after the other, because their product may be beyond the range of the type.
+        // The two factors are multiplied separately, because their product may be beyond the range
+        // of the type.
         let moved = direction * scale * rate;
         own.update(|own| (own.cast::<T::Computed>() * kept - moved).cast::<T>())
     }
 }
 
-/// Returns a matrix with nearly the singular vectors of the given one, and singular values near 1.
-/// Five iterations of a polynomial of degree five.
+/// Returns a matrix with nearly the singular vectors of `matrix`, and singular values near 1.
+/// Applies five iterations of a polynomial of degree five.
 #[track_caller]
 fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
     let of = |value: f64| <T as AnyElement>::from_f64(value);
@@ -179,7 +181,7 @@ fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
     } else {
         matrix.clone()
     };
-    // The largest singular value is at most 1, at every scale of the gradients.
+    // After the division, the largest singular value is at most 1, at every scale of the gradients.
     let norm = wide.norm()?.maximum(least_positive::<T>());
     let mut x = (&wide / norm).eval_unfused()?;
     for _ in 0..5 {
@@ -190,7 +192,8 @@ fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
     if is_tall { x.transpose() } else { Ok(x) }
 }
 
-/// Returns a positive number, far below which no norm of representable elements is.
+/// Returns a positive number that prevents a division by 0. No norm of representable elements is
+/// much smaller.
 fn least_positive<T: Float>() -> T {
     let least = match T::DTYPE {
         DType::F64 => f64::MIN_POSITIVE,

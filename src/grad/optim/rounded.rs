@@ -1,10 +1,10 @@
 //! Rounded states with their exact elements.
 //!
 //! A state is stored in the [accumulation type](Float::Computed) of its parameter. A structure of
-//! parameters can hold only arrays of the parameter's own type. So if a state is rounded to a
-//! narrow type, its memory stores the exact elements after the rounded ones. A handle on such
-//! memory has the identity [`ValueId::ROUNDED`]. Each clone has this identity, and each write
-//! removes it: the written elements are then the exact ones.
+//! parameters can contain only arrays of the parameter's own type. Therefore, if a state is rounded
+//! to a narrow type, its memory stores the exact elements after the rounded elements. A handle of
+//! this memory has the identity [`ValueId::ROUNDED`]. A clone also has this identity. A write
+//! removes it, because the written elements are exact.
 
 use std::fmt::Display;
 
@@ -18,13 +18,13 @@ pub(crate) const fn is_narrow<T: Float>() -> bool {
     T::DTYPE as u8 != <T::Computed as AnyElement>::DTYPE as u8
 }
 
-/// Returns the number of wide elements that `count` narrow ones take.
+/// Returns the number of wide elements that cover the memory of `count` narrow elements.
 fn front<T: Float>(count: usize) -> usize {
     (count * size_of::<T>()).div_ceil(size_of::<T::Computed>())
 }
 
-/// Returns a state in the type of its parameter: rounded, with the exact elements behind. If the
-/// types are equal, this is another handle on the array.
+/// Returns a state rounded to the type of its parameter. Its memory stores the exact elements after
+/// the rounded elements. If the types are equal, returns another handle of the array.
 #[track_caller]
 pub(crate) fn rounded<T: Float>(exact: &Array<T::Computed>) -> Result<Array<T>> {
     if !is_narrow::<T>() {
@@ -44,8 +44,8 @@ pub(crate) fn rounded<T: Float>(exact: &Array<T::Computed>) -> Result<Array<T>> 
     Ok(Array::from_parts(buffer, layout))
 }
 
-/// Returns the exact elements of a [rounded](rounded) state. If it has none, or if the types are
-/// equal, returns the elements themselves.
+/// Returns the exact elements of a [rounded](rounded) state. If the state has no exact elements, or
+/// if the types are equal, returns the elements of the state.
 #[track_caller]
 pub(crate) fn exact<T: Float>(state: &Array<T>) -> Result<Array<T::Computed>> {
     if !is_narrow::<T>() {
@@ -66,7 +66,7 @@ pub(crate) fn exact<T: Float>(state: &Array<T>) -> Result<Array<T::Computed>> {
     Ok(Array::from_parts(buffer, behind))
 }
 
-/// Traversal that passes on the exact elements of states.
+/// Traversal that passes the exact elements of states to another traversal.
 pub(super) struct ExactMap<'a, M>(pub(super) &'a mut M);
 
 impl<M: MapArrays> MapArrays for ExactMap<'_, M> {
@@ -91,7 +91,7 @@ impl<M: MapArrays> MapArrays for ExactMap<'_, M> {
     }
 }
 
-/// Traversal that passes on the exact elements of states, which may be written.
+/// Traversal that passes the exact elements of states to another traversal, which may write them.
 pub(super) struct ExactZip<'a, Z>(pub(super) &'a mut Z);
 
 impl<Z: ZipArrays> ZipArrays for ExactZip<'_, Z> {
@@ -99,7 +99,7 @@ impl<Z: ZipArrays> ZipArrays for ExactZip<'_, Z> {
         if !is_narrow::<T>() {
             return self.0.zip(own, other);
         }
-        // Memory of its own, which a write does not copy.
+        // The exact elements are copied to their own memory, which a write does not copy again.
         let mut wide = exact(own)?.lazy().eval_unfused()?;
         self.0.zip(&mut wide, &exact(other)?)?;
         *own = rounded(&wide)?;

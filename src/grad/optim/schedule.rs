@@ -18,16 +18,16 @@ use std::f64::consts::PI;
 pub struct Cosine {
     /// The number of steps in which the rate grows.
     pub warmup: usize,
-    /// The step from which on the rate is `min`.
+    /// The first step at which the rate is `min`.
     pub total: usize,
     /// The highest rate.
     pub max: f64,
-    /// The rate at the end.
+    /// The rate from step `total` on.
     pub min: f64,
 }
 
 impl Cosine {
-    /// Returns the learning rate of the step with this number.
+    /// Returns the learning rate of step `step`.
     #[must_use]
     pub fn at(&self, step: usize) -> f64 {
         let fall = |share: f64| self.min + (self.max - self.min) * 0.5 * (1.0 + (PI * share).cos());
@@ -49,16 +49,16 @@ impl Cosine {
 pub struct LinearDecay {
     /// The number of steps in which the rate grows.
     pub warmup: usize,
-    /// The step from which on the rate is `min`.
+    /// The first step at which the rate is `min`.
     pub total: usize,
     /// The highest rate.
     pub max: f64,
-    /// The rate at the end.
+    /// The rate from step `total` on.
     pub min: f64,
 }
 
 impl LinearDecay {
-    /// Returns the learning rate of the step with this number.
+    /// Returns the learning rate of step `step`.
     #[must_use]
     pub fn at(&self, step: usize) -> f64 {
         by_share(step, (self.warmup, self.total), self.max, |share| {

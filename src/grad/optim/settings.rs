@@ -8,10 +8,10 @@ pub(super) struct Domain {
     text: &'static str,
 }
 
-/// The largest number that every accumulation type has.
+/// The largest number that every accumulation type can represent.
 const MOST: f64 = f32::MAX as f64;
 
-/// Learning rates. At a rate of 0, nothing moves.
+/// Learning rates. At a rate of 0, no parameter changes.
 pub(super) const RATE: Domain = Domain {
     contains: |value| (0.0..=MOST).contains(&value),
     text: "a number from 0 to 3.4e38",
@@ -23,7 +23,7 @@ pub(super) const MOMENTUM: Domain = Domain {
     text: "a number from 0 to 1",
 };
 
-/// Decay rates of means. At a rate of 1, a mean would never get a gradient.
+/// Decay rates of means. At a decay rate of 1, a mean would ignore all gradients.
 pub(super) const BETA: Domain = Domain {
     contains: |value| (0.0..1.0).contains(&value),
     text: "a number from 0 to below 1",
@@ -57,8 +57,8 @@ pub(super) fn check_betas(optimizer: &str, betas: [f64; 2]) -> Result<()> {
     check(optimizer, "the second of `betas`", betas[1], &BETA)
 }
 
-/// Checks a learning rate and a weight decay. A step shrinks a parameter by their product, at most
-/// to 0.
+/// Checks a learning rate and a weight decay. A step shrinks a parameter by their product, which
+/// must be at most 1.
 #[track_caller]
 pub(super) fn check_rate_and_decay(optimizer: &str, rate: f64, decay: f64) -> Result<()> {
     const NAME: &str = "`weight_decay`";

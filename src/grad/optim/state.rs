@@ -11,15 +11,16 @@ use crate::grad::place::{follow_place, map_erased};
 use crate::grad::{MapArrays, Optimizer, ParameterPath, Parameters, ZipArrays};
 use crate::ops::derivatives::zeros_like;
 
-/// The state of an optimizer: one structure of arrays for each of its states, like the parameters.
-/// It can be saved to a [file](crate::grad::files), beside the parameters.
+/// The state of an optimizer: the number of steps, and one structure of arrays for each state, like
+/// the parameters. It can be saved to a [file](crate::grad::files), beside the parameters.
 ///
 /// A state is stored in the [accumulation type](Float::Computed) of its parameter. If the parameter
 /// is of `f16` or `bf16`, the array in the structure has the rounded elements of the state. The
-/// exact ones are behind them in the same memory. A clone has them, too; a write to the array
-/// removes them. [`Stateful::set_state`] restores the exact elements. A traversal of an
-/// `OptimizerState` visits the exact elements. So a file contains them, in `f32`, under the name of
-/// the state. A file whose states are of the parameter's type can still be loaded.
+/// exact elements are behind the rounded elements in the same memory. A clone also has the exact
+/// elements. A write to the array removes them. [`Stateful::set_state`] restores the exact
+/// elements. A traversal of an `OptimizerState` visits the exact elements. Therefore a file
+/// contains them, in `f32`, under the name of the state. A file whose states are of the parameter's
+/// type can still be loaded.
 ///
 /// # Examples
 ///
@@ -86,7 +87,7 @@ pub trait Stateful: Optimizer {
     /// ```
     fn states(&self) -> usize;
 
-    /// Returns true if a parameter of that shape has the state `which`.
+    /// Returns true if a parameter of shape `shape` has the state `which`.
     ///
     /// # Examples
     ///
@@ -99,8 +100,8 @@ pub trait Stateful: Optimizer {
     /// ```
     fn keeps(&self, which: usize, shape: &[usize]) -> bool;
 
-    /// Returns the state `which` of parameter `number`; zeros before its first step. It is in the
-    /// [accumulation type](Float::Computed) of the parameter.
+    /// Returns the state `which` of parameter `number`, in the [accumulation type](Float::Computed)
+    /// of the parameter. Before the parameter's first step, the state is zeros.
     ///
     /// # Examples
     ///
@@ -126,8 +127,8 @@ pub trait Stateful: Optimizer {
         parameter: &Array<T>,
     ) -> Result<&mut Array<T::Computed>>;
 
-    /// Returns the number of steps, if the optimizer depends on it. It does not count the launches
-    /// of a captured step: see [`read_steps`](Self::read_steps).
+    /// Returns the number of steps, if the optimizer depends on this number. The launches of a
+    /// captured step are not counted: see [`read_steps`](Self::read_steps).
     ///
     /// # Examples
     ///
@@ -142,8 +143,8 @@ pub trait Stateful: Optimizer {
     /// ```
     fn steps(&self) -> u64;
 
-    /// Reads the number of steps from the device, if the optimizer counts there, because its steps
-    /// can be captured. Otherwise, this is [`steps`](Self::steps).
+    /// Returns the number of steps. If the steps can be captured, reads the number from the device.
+    /// Otherwise, returns [`steps`](Self::steps).
     ///
     /// # Examples
     ///
@@ -177,8 +178,8 @@ pub trait Stateful: Optimizer {
     /// ```
     fn set_steps(&mut self, steps: u64);
 
-    /// Returns true if each element moves by its own gradients alone, independent of its position.
-    /// Only then can one parameter be divided among ranks.
+    /// Returns true if each element is updated by its own gradients alone, independent of its
+    /// position. Only then can a parameter be divided among ranks.
     ///
     /// # Examples
     ///
@@ -190,8 +191,8 @@ pub trait Stateful: Optimizer {
     /// ```
     fn is_elementwise(&self) -> bool;
 
-    /// Returns the state, as handles that share the optimizer's memory. This memory comes from no
-    /// scope's cache. States of parameters in `f16` or `bf16` are copied.
+    /// Returns the state, as handles that share the optimizer's memory. This memory is outside of
+    /// every cache. States of parameters in `f16` or `bf16` are copied.
     ///
     /// # Examples
     ///
@@ -222,8 +223,8 @@ pub trait Stateful: Optimizer {
             .at_caller()
     }
 
-    /// Restores a state of an optimizer of equal parameters. A refused state leaves the optimizer
-    /// unchanged.
+    /// Restores a state of an optimizer with equal parameters. A rejected state leaves the
+    /// optimizer unchanged.
     ///
     /// # Examples
     ///
@@ -245,8 +246,9 @@ pub trait Stateful: Optimizer {
     /// # Errors
     ///
     /// The errors of [`state_of`](Self::state_of). [`InvalidArgument`](ErrorKind::InvalidArgument)
-    /// if another kind of optimizer had the state, or if its number of steps is not a whole number.
-    /// Also if one of its arrays has another shape than the parameter, which the error names.
+    /// if the state is of another kind of optimizer, or if its number of steps is not a whole
+    /// number. [`InvalidArgument`](ErrorKind::InvalidArgument), naming the parameter, if an array
+    /// of the state has another shape than its parameter.
     #[track_caller]
     fn set_state<P: Parameters>(&mut self, parameters: &P, state: &OptimizerState<P>) -> Result<()>
     where
@@ -318,7 +320,8 @@ pub(crate) fn check_count(own: usize, found: usize) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
-/// Returns the number of steps of a state. Checks it, because the state may come from a file.
+/// Returns the number of steps of a state. Checks the number, because the state may come from a
+/// file.
 #[track_caller]
 pub(crate) fn steps_of(steps: &Array<f64>) -> Result<u64> {
     /// The largest number up to which `f64` represents all whole numbers.
@@ -355,7 +358,8 @@ impl<O: Stateful> MapArrays for StateReader<'_, O> {
     follow_place!();
 }
 
-/// Traversal that compares states with parameters in a first pass, and writes states in a second.
+/// Traversal that compares states with parameters in a first pass, and writes states in a second
+/// pass.
 struct StateWriter<'a, O> {
     optimizer: &'a mut O,
     which: usize,
@@ -365,8 +369,8 @@ struct StateWriter<'a, O> {
 }
 
 impl<O: Stateful> StateWriter<'_, O> {
-    /// Returns an error for a state of another shape than the parameter: a write would broadcast
-    /// it.
+    /// Returns an error for a state of another shape than the parameter, because a write would
+    /// broadcast the state.
     fn check_shape(&self, found: &[usize], expected: &[usize]) -> Result<()> {
         if found == expected {
             return Ok(());

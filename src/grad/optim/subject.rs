@@ -38,7 +38,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns the error of an array `what` whose shape differs from the parameter's.
+    /// Returns the error of an array `what` whose shape differs from the shape of the parameter.
     #[cold]
     #[track_caller]
     pub(super) fn has_shapes(&self, what: &str, found: &[usize], expected: &[usize]) -> Error {
@@ -57,8 +57,7 @@ impl<'a> Subject<'a> {
         ))
     }
 
-    /// Returns the error of a step whose number of parameters is the subject's number, after steps
-    /// of `before` parameters.
+    /// Returns the error of a step of `self.number` parameters, after steps of `before` parameters.
     #[cold]
     #[track_caller]
     pub(super) fn has_count(&self, before: usize) -> Error {
@@ -68,7 +67,7 @@ impl<'a> Subject<'a> {
         ))
     }
 
-    /// Returns the error of a state that the optimizer, which has `states` of them, lacks.
+    /// Returns the error of the state `which`, which an optimizer with `states` states lacks.
     #[cold]
     #[track_caller]
     pub(super) fn has_no_state(&self, which: usize, states: usize) -> Error {

@@ -1,8 +1,8 @@
 //! Arrays that several steps add to, in accumulation types.
 //!
-//! If a sum in `f16` or `bf16` is some hundred times larger than a term, it loses the term. So the
-//! sum of a narrow array is held in `f32`, and rounded where it is returned. Arrays of other types
-//! are held in the structure itself.
+//! If a sum in `f16` or `bf16` is some hundred times larger than a term, the addition loses the
+//! term. Therefore the sum of a narrow array is stored in `f32`, and rounded when it is returned.
+//! Sums of other types are stored in the structure itself.
 
 use crate::array::{AnyArray, AnyElement, Array, Float};
 use crate::error::Result;
@@ -13,13 +13,14 @@ use crate::ops::add_scaled;
 use super::memory::unshare;
 use super::rounded::is_narrow;
 
-/// The accumulators of the narrow arrays of a structure, by number of the array. An array of
-/// another type has `None`.
+/// The accumulators of the narrow arrays of a structure, by array index. An array of another type
+/// has `None`.
 #[derive(Debug, Default)]
 pub(super) struct WideArrays(Vec<Option<Array<f32>>>);
 
 impl WideArrays {
-    /// Adds a copy of the next array of a structure, if its type is narrow. Returns whether it is.
+    /// Adds a copy of the next array of a structure, if its type is narrow. Returns whether its
+    /// type is narrow.
     #[track_caller]
     pub(super) fn push<T: Float>(&mut self, array: &Array<T>) -> Result<bool> {
         let is_narrow = const { is_narrow::<T>() };
@@ -35,7 +36,7 @@ impl WideArrays {
 }
 
 /// Traversal that copies arrays, to begin a sum. A narrow array is copied to an accumulator, and
-/// the structure stores its shape only.
+/// the structure stores only its shape.
 pub(super) struct BeginSum<'a>(pub(super) &'a mut WideArrays);
 
 impl MapArrays for BeginSum<'_> {
@@ -87,8 +88,8 @@ impl MapArrays for HandOut<'_> {
     }
 }
 
-/// Traversal that moves an average towards other arrays by a share. Averages of narrow arrays move
-/// in their accumulators, and are rounded from there.
+/// Traversal that moves an average towards other arrays by a share. The average of a narrow array
+/// moves in its accumulator, and is then rounded into the structure.
 pub(super) struct MoveAverage<'a> {
     pub(super) wide: &'a mut WideArrays,
     pub(super) number: usize,

@@ -1,5 +1,6 @@
-//! A line search for the strong Wolfe conditions, with the constants and the order of PyTorch's
-//! `_strong_wolfe`. (Nocedal and Wright 2006, "Numerical Optimization", algorithms 3.5 and 3.6.)
+//! A line search for the strong Wolfe conditions (Nocedal and Wright 2006, "Numerical
+//! Optimization", algorithms 3.5 and 3.6). The constants and the order of evaluations are from
+//! PyTorch's `_strong_wolfe`.
 
 use super::lbfgs::{Evaluate, Point};
 use crate::array::Array;
@@ -20,11 +21,11 @@ struct Trial {
     point: Point,
 }
 
-/// A search from `from` along `direction`, whose slope there is negative.
+/// A search from `from` along `direction`. The slope at `from` is negative.
 pub(super) struct Search<'a> {
     pub(super) direction: &'a Array<f64>,
     pub(super) from: &'a Array<f64>,
-    /// The smallest change of an element that is worth an evaluation.
+    /// The change of an element below which the search ends.
     pub(super) tolerance: f64,
     pub(super) evaluate: &'a mut Evaluate<'a>,
     pub(super) evaluations: usize,
@@ -40,7 +41,8 @@ impl Search<'_> {
         Ok(Trial { t, slope, point })
     }
 
-    /// Returns the step length, and the loss and gradient there. The first length to try is `t`.
+    /// Returns the step length, and the loss and gradient at this length. The search first tries
+    /// the length `t`.
     #[track_caller]
     pub(super) fn run(&mut self, start: &Point, slope: f64, t: f64) -> Result<(f64, Point)> {
         let first = Trial {
@@ -48,7 +50,8 @@ impl Search<'_> {
             slope,
             point: start.clone(),
         };
-        // False for NaN, so a step length with a NaN loss counts as too long.
+        // The comparison is false for NaN, so that a step length with a NaN loss counts as too
+        // long.
         let decreases = |trial: &Trial| trial.point.loss <= first.point.loss + C1 * trial.t * slope;
         let is_flat = |trial: &Trial| trial.slope.abs() <= -C2 * slope;
         let (mut before, mut trial) = (first.clone(), self.at(t)?);
@@ -74,7 +77,7 @@ impl Search<'_> {
         };
         let longest = self.direction.abs().max()?.item()?;
         let mut is_stuck = false;
-        // The better end is the first one.
+        // The better end becomes the first end.
         order(&mut bracket);
         while count < MOST {
             let [low, high] = &bracket;
@@ -110,7 +113,8 @@ impl Search<'_> {
     }
 }
 
-/// Makes the end with the smaller loss the first one. A loss that is not a number is never first.
+/// Makes the end with the smaller loss the first end. An end with a NaN loss is never made the
+/// first end.
 fn order(bracket: &mut [Trial; 2]) {
     let [first, second] = [&bracket[0], &bracket[1]].map(|trial| trial.point.loss);
     if second < first || first.is_nan() {
@@ -118,7 +122,8 @@ fn order(bracket: &mut [Trial; 2]) {
     }
 }
 
-/// Returns `t`, moved away from the ends of the interval if two trials in a row are close to one.
+/// Returns `t`. If two consecutive trials are close to an end of the interval, moves `t` away from
+/// this end.
 fn moved_inside(t: f64, (least, most): (f64, f64), is_stuck: &mut bool) -> f64 {
     let margin = 0.1 * (most - least);
     if (most - t).min(t - least) >= margin {

@@ -17,9 +17,9 @@ use crate::device::{StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, OfThisThread};
 
-/// The elements of an array, exported for reading: [`Array::cuda_view`] makes it.
+/// The elements of an array, exported for reading by [`Array::cuda_view`].
 ///
-/// Pass it to cudarc's launches on the view's [`stream`](DeviceSlice::stream), by
+/// Pass the view to cudarc's launches on the view's [`stream`](DeviceSlice::stream), by
 /// `builder.arg(&view)`. The kernel gets a pointer to the first element. For cudarc's copies on any
 /// stream, a view is a [`DevicePtr`].
 pub struct ExportedView<'a, T: AnyElement> {
@@ -27,9 +27,10 @@ pub struct ExportedView<'a, T: AnyElement> {
     export: Export,
 }
 
-/// The elements of an array, exported for reading and writing: [`Array::cuda_view_mut`] makes it.
+/// The elements of an array, exported for reading and writing by [`Array::cuda_view_mut`].
 ///
-/// Like [`ExportedView`]; for a kernel that writes, pass it by `builder.arg(&mut view)`.
+/// Use it like [`ExportedView`]. For a kernel that writes, pass the view by
+/// `builder.arg(&mut view)`.
 pub struct ExportedViewMut<'a, T: AnyElement> {
     array: &'a mut Array<T>,
     export: Export,
@@ -37,10 +38,10 @@ pub struct ExportedViewMut<'a, T: AnyElement> {
 
 /// An export in progress: the address, and the stream that orders the uses of the address.
 ///
-/// Foreign code does not hold this crate's locks between ordering the stream and enqueueing its
-/// work. So while an export lives, other threads get an error if they launch a graph that conflicts
-/// with it. A view stays on its thread, so each launch of this thread is before or after a use of
-/// the view.
+/// Between the ordering of the stream and the launch of foreign work, no lock of this crate is
+/// held. Therefore, while an export lives, other threads get an error if they launch a graph that
+/// conflicts with the export. A view stays on its thread, so each launch of this thread is before
+/// or after a use of the view.
 struct Export {
     address: CUdeviceptr,
     id: StreamId,
@@ -62,8 +63,8 @@ impl<T: AnyElement> Array<T> {
     /// Exports the elements to foreign CUDA code that reads them. The reads are ordered on the
     /// thread's current stream, after all writes of other streams. The view stays on its thread.
     /// While the view lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that
-    /// writes to the elements. On this thread, do not launch such a graph between
-    /// `builder.arg(&view)` and the launch of the builder.
+    /// writes to the elements. On this thread, do not launch a graph that writes to the elements
+    /// between `builder.arg(&view)` and the launch of the builder.
     ///
     /// # Errors
     ///
@@ -100,7 +101,7 @@ impl<T: AnyElement> Array<T> {
     /// ordered on the thread's current stream, after all accesses of other streams. If other arrays
     /// or expressions share the memory, this array first gets its own copy. The view stays on its
     /// thread. While the view lives, other threads cannot launch a [`Graph`](crate::graph::Graph)
-    /// that uses the elements. On this thread, do not launch such a graph between
+    /// that uses the elements. On this thread, do not launch a graph that uses the elements between
     /// `builder.arg(&mut view)` and the launch of the builder.
     ///
     /// # Errors
@@ -161,8 +162,8 @@ impl Export {
     /// the use.
     #[track_caller]
     fn order<T: AnyElement>(&self, array: &Array<T>, used: Use) -> Result<()> {
-        // Excludes launches of graphs while the use is recorded, because a launch in progress was
-        // checked before.
+        // The lock excludes launches of graphs while the use is recorded, because a launch in
+        // progress was checked earlier.
         let _no_launches = gpu_of(&self.device).map(Cuda::lock_launches_shared);
         if !self.device.backend().uses_streams() {
             return Ok(());
@@ -181,9 +182,9 @@ impl Export {
         }
     }
 
-    /// Returns the address for work on `stream`, which is made to wait for the export's stream. If
-    /// `stream` is not the export's stream, the host waits for `stream` afterwards, because this
-    /// crate's streams do not wait for it.
+    /// Returns the address for work on `stream`, and makes `stream` wait for the export's stream.
+    /// If the streams differ, the host waits for `stream` when the returned guard drops. This
+    /// crate's streams do not wait for `stream`.
     fn pointer<'a, T: AnyElement>(
         &'a self,
         array: &Array<T>,
@@ -287,8 +288,8 @@ impl<T: AnyElement> DevicePtrMut<T> for ExportedViewMut<'_, T> {
     }
 }
 
-// SAFETY: as for reading; the view is borrowed exclusively, and no other array shares its array's
-// memory.
+// SAFETY: the pointer is valid, as for a view for reading. The view is borrowed exclusively, and no
+// other array shares the memory.
 unsafe impl<'a, 'b: 'a, 'c: 'b, T: AnyElement> PushKernelArg<&'b mut ExportedViewMut<'c, T>>
     for LaunchArgs<'a>
 {

@@ -10,9 +10,9 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {
     /// Imports cudarc's `slice` as an array, without a copy. The array owns the slice, and drops it
-    /// when [`from_raw_parts`](Self::from_raw_parts) would call its destructor.
+    /// when [`from_raw_parts`](Self::from_raw_parts) would call the destructor.
     ///
-    /// The array is ordered after work that was enqueued on cudarc's streams before.
+    /// The array is ordered after work that was enqueued on cudarc's streams before the import.
     ///
     /// # Errors
     ///

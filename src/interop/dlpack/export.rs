@@ -25,13 +25,14 @@ struct Exported<M> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Exports the array as a tensor of DLPack 1.x, without a copy. Use it for `np.from_dlpack`,
-    /// `torch.from_dlpack` and other libraries of this process.
+    /// Exports the array as a tensor of DLPack 1.x, without a copy. Use the tensor for
+    /// `np.from_dlpack`, `torch.from_dlpack` and other libraries of this process.
     ///
     /// The tensor pins the array's memory until its deleter is called. The deleter may be called on
-    /// any thread. At that time, the scope may have ended, its cache may be invalidated, and the
-    /// array and its device may be dropped. Strides are the array's own, so any view can be
-    /// exported. The stride of an axis of length 1 is the number of elements of the axes behind it.
+    /// any thread. Before the deleter is called, the scope may end, its cache may be invalidated,
+    /// and the array and its device may be dropped. The tensor has the array's strides, so that any
+    /// view can be exported. An axis of length 1 has a stride equal to the number of elements of
+    /// the axes behind it.
     ///
     /// The tensor is read-only ([`DLPACK_FLAG_BITMASK_READ_ONLY`]), because this array and its
     /// clones share the memory. A later write to one of these arrays copies first, so the
@@ -39,12 +40,13 @@ impl<T: AnyElement> Array<T> {
     /// [`into_dlpack`](Self::into_dlpack).
     ///
     /// The call waits until the elements are written, so the consumer may read at once and on any
-    /// stream. On a CUDA device the consumer's work must be done when it calls the deleter.
+    /// stream. On a CUDA device, the consumer's work must be complete when it calls the deleter.
     ///
     /// # Errors
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) if the array is tracked for gradients (export
-    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)). Also if its device has no data
+    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)).
+    /// [`Unsupported`](ErrorKind::Unsupported) if the array's device has no data
     /// ([`Device::meta`](crate::Device::meta)), or during a capture. The errors of
     /// [`Device::synchronize`](crate::Device::synchronize).
     ///
@@ -168,7 +170,8 @@ impl<T: AnyElement> Array<T> {
         Ok(())
     }
 
-    /// Returns the tensor of the array, made by `managed` from its fields without addresses.
+    /// Returns the tensor of the array. `managed` makes the tensor from its fields, except the
+    /// addresses.
     #[track_caller]
     fn export<M: Managed>(&self, managed: impl FnOnce(DLTensor, Deleter<M>) -> M) -> *mut M {
         let (layout, device) = (self.layout(), self.device().backend().id());
@@ -219,8 +222,8 @@ impl<T: AnyElement> Array<T> {
 ///
 /// # Safety
 ///
-/// If the pointer is null, there is nothing to release. Otherwise, the tensor was exported here and
-/// is not used again, and no work of the consumer still uses its memory.
+/// The pointer is null, or [`Array::export`] returned it. The tensor is not used again, and no work
+/// of the consumer still uses its memory.
 unsafe extern "C" fn delete<M: Managed>(tensor: *mut M) {
     if tensor.is_null() {
         return;

@@ -14,25 +14,25 @@ use crate::interop::import::check_address;
 
 impl<T: AnyElement> Array<T> {
     /// Imports a tensor of DLPack 1.x as an array, without a copy. The `__dlpack__` method of
-    /// arrays of NumPy, PyTorch, JAX and CuPy returns such a tensor.
+    /// arrays of NumPy, PyTorch, JAX and CuPy returns a tensor of this version.
     ///
     /// The call takes ownership of the tensor, even if the call fails. This library calls the
-    /// tensor's deleter exactly once. After an error, the deleter has been called. Otherwise, a
-    /// later call on the device calls the deleter, like the destructor of
-    /// [`from_raw_parts`](Self::from_raw_parts). It is the next call that misses its scope's cache,
-    /// imports memory, trims or synchronises. The drop of the last array does not call the deleter.
-    /// In Python, rename the capsule before the call.
+    /// tensor's deleter exactly once. After an error, the deleter has been called. Otherwise, the
+    /// deleter is called after the last array is dropped, like the destructor of
+    /// [`from_raw_parts`](Self::from_raw_parts). The next call on the device that misses its
+    /// scope's cache, imports memory, trims or synchronises calls the deleter. The drop of the last
+    /// array does not call it. In Python, rename the capsule before the call.
     ///
-    /// The array is on the tensor's device: the current device if it has the tensor's kind of
-    /// memory, otherwise [`Device::host`] or [`Device::cuda`]. Any strides are accepted, also
-    /// negative strides and strides of 0. An array over a read-only tensor is never written in
+    /// The array is on the tensor's device. This is the current device if it has the tensor's kind
+    /// of memory, and otherwise [`Device::host`] or [`Device::cuda`]. Any strides are accepted,
+    /// also negative strides and strides of 0. An array over a read-only tensor is never written in
     /// place: a write copies first. If no other *array* shares the memory of a writable tensor, a
-    /// write is in place. The producer's elements then change, too.
+    /// write is in place, and changes the producer's elements.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the tensor or its data is null. Also if
-    /// the address is not aligned for `T`, or if the elements are of another type.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the tensor or its data is null, if the
+    /// address is not aligned for `T`, or if the elements are of another type.
     /// [`InvalidShape`](ErrorKind::InvalidShape) for more than 8 axes, a negative length, or a size
     /// that overflows. [`DeviceMismatch`](ErrorKind::DeviceMismatch) for a device that is neither
     /// the host nor CUDA. [`Unsupported`](ErrorKind::Unsupported) for another major version than 1.
@@ -42,13 +42,13 @@ impl<T: AnyElement> Array<T> {
     ///
     /// The pointer is null, or points to a tensor that follows the rules of DLPack and that nothing
     /// else consumes. Until its deleter is called:
-    /// - The memory holds a value of `T` at each position; for `bool` each byte is 0 or 1. The
+    /// - The memory contains a value of `T` at each position. For `bool`, each byte is 0 or 1. The
     ///   values are written already. On a CUDA device, the thread's current stream must be ordered
     ///   after the work that writes them. Pass this stream to `__dlpack__`.
-    /// - While an array over the memory is used, the producer and others do not write to the
+    /// - While an array over the memory is used, the producer and other code do not write to the
     ///   memory, including the bytes between the elements. While an array over the memory is
-    ///   written to, they do not read it. Several arrays may be imported from one memory if none of
-    ///   them is written to.
+    ///   written to, they do not read the memory. Several arrays may be imported from one memory if
+    ///   none of them is written to.
     ///
     /// The deleter may be called on any thread, and does not unwind.
     ///
@@ -95,10 +95,10 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub unsafe fn from_dlpack(tensor: *mut DLManagedTensorVersioned) -> Result<Self> {
         let operation = "from_dlpack";
-        // SAFETY: by this function's contract.
+        // SAFETY: this function has the callee's contract.
         let owned = unsafe { Owned::new(operation, tensor) }?;
-        // SAFETY: the tensor is valid, by this function's contract. Its version is read alone,
-        // because the fields after the deleter depend on it.
+        // SAFETY: the tensor is valid, by this function's contract. Only the version is read,
+        // because the fields after the deleter depend on the version.
         let version = unsafe { (*tensor).version };
         if version.major != DLPACK_MAJOR_VERSION {
             let text = format!(
@@ -108,20 +108,21 @@ impl<T: AnyElement> Array<T> {
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        // SAFETY: as above, and the layout is known.
+        // SAFETY: the tensor is valid, by this function's contract, and its version has this
+        // layout.
         let (flags, fields) = unsafe { ((*tensor).flags, (*tensor).dl_tensor) };
         let allowed = match flags & DLPACK_FLAG_BITMASK_READ_ONLY {
             0 => Use::Write,
             _ => Use::Read,
         };
-        // SAFETY: by this function's contract.
+        // SAFETY: this function has the callee's contract.
         unsafe { import(operation, &fields, allowed, owned) }
     }
 
     /// Imports a tensor of DLPack before 1.0 as an array, without a copy.
     ///
-    /// Like [`from_dlpack`](Self::from_dlpack) of a read-only tensor: a write copies first. Tensors
-    /// of this version have no flags, and JAX exports immutable arrays as such tensors.
+    /// The array is like an array over a read-only tensor: a write copies first. Tensors of this
+    /// version have no flags, and JAX exports immutable arrays as tensors of this version.
     ///
     /// # Errors
     ///
@@ -129,7 +130,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Safety
     ///
-    /// The contract of [`from_dlpack`](Self::from_dlpack).
+    /// The contract of [`from_dlpack`](Self::from_dlpack) must hold.
     ///
     /// # Examples
     ///
@@ -145,11 +146,11 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub unsafe fn from_dlpack_legacy(tensor: *mut DLManagedTensor) -> Result<Self> {
         let operation = "from_dlpack_legacy";
-        // SAFETY: by this function's contract.
+        // SAFETY: this function has the callee's contract.
         let owned = unsafe { Owned::new(operation, tensor) }?;
         // SAFETY: the tensor is valid, by this function's contract.
         let fields = unsafe { (*tensor).dl_tensor };
-        // SAFETY: by this function's contract.
+        // SAFETY: this function has the callee's contract.
         unsafe { import(operation, &fields, Use::Read, owned) }
     }
 }
@@ -195,7 +196,8 @@ impl<M: Managed> Drop for Owned<M> {
 ///
 /// # Safety
 ///
-/// The contract of [`Array::from_dlpack`]. The memory may be written to if `allowed` is a write.
+/// The contract of [`Array::from_dlpack`] must hold. The memory may be written to if `allowed` is a
+/// write.
 #[track_caller]
 unsafe fn import<T: AnyElement, M: Managed>(
     operation: &str,
@@ -217,7 +219,8 @@ unsafe fn import<T: AnyElement, M: Managed>(
     let (address, size_bytes) = memory_of::<T>(operation, tensor, &layout)?;
     let device = device_of(operation, tensor.device)?;
     let destructor = Box::new(move || drop(owned));
-    // SAFETY: by this function's contract; `memory_of` has exposed the provenance.
+    // SAFETY: the memory is valid by this function's contract. `memory_of` has exposed the
+    // provenance.
     let buffer = unsafe { Buffer::import(&device, address, size_bytes, allowed, destructor) }?;
     Ok(Array::from_parts(buffer, layout))
 }
@@ -253,10 +256,9 @@ unsafe fn layout_of<T>(tensor: &DLTensor) -> Result<Layout> {
         });
         lengths[axis] = length.at_caller()?;
         if !tensor.strides.is_null() {
-            // SAFETY: as above.
+            // SAFETY: the axis is one of the tensor's, and the pointer to the strides is not null.
             let stride = unsafe { tensor.strides.add(axis).read() };
-            // If a stride does not fit `isize`, it overflows in any case, except where the stride
-            // is not used.
+            // A stride that does not fit `isize` causes an overflow, unless the stride is not used.
             strides[axis] = isize::try_from(stride).unwrap_or(isize::MIN);
         }
     }
@@ -273,7 +275,7 @@ unsafe fn layout_of<T>(tensor: &DLTensor) -> Result<Layout> {
 #[track_caller]
 fn memory_of<T>(operation: &str, tensor: &DLTensor, layout: &Layout) -> Result<(u64, usize)> {
     let Some((_, highest)) = layout.bounds() else {
-        return Ok((0, 0)); // An address without elements may be anything.
+        return Ok((0, 0)); // Without elements, any address is valid.
     };
     let size = size_of::<T>();
     let outside = || {
@@ -312,7 +314,7 @@ fn device_of(operation: &str, device: DLDevice) -> Result<Device> {
         (kDLCPU | kDLCUDAHost, ..) => Ok(Device::host()),
         (kDLCUDA, Ok(ordinal), DeviceId::Cuda(own)) if own == ordinal => Ok(current),
         (kDLCUDA, Ok(ordinal), _) => Device::cuda(ordinal),
-        // Every device can access managed memory; its index is 0.
+        // The index of managed memory is 0, and every device can access it.
         (kDLCUDAManaged, _, DeviceId::Cuda(_)) => Ok(current),
         (kDLCUDAManaged, ..) => Device::cuda(0),
         _ => {

@@ -1,11 +1,11 @@
 //! DLPack 1.x: arrays from and to other libraries of the same process, without a copy.
 //!
 //! The structures of [dlpack.h](https://github.com/dmlc/dlpack) are declared here, because the
-//! crates that have them also bring a tensor trait or Python's bindings.
+//! crates with these structures also contain a tensor trait or Python's bindings.
 //!
-//! A failed `from_dlpack` calls the deleter for every error. So after any error, the caller knows
-//! that it does not own the tensor. DLPack itself demands that call for another major version. In
-//! Python the capsule is renamed before the import.
+//! If `from_dlpack` fails, it calls the deleter. Therefore the caller does not own the tensor after
+//! any error. For another major version, DLPack itself requires the call of the deleter. In Python,
+//! the capsule is renamed before the import.
 
 #![allow(non_upper_case_globals, reason = "the names of dlpack.h")]
 

@@ -98,10 +98,10 @@ pub struct DLTensor {
     pub byte_offset: u64,
 }
 
-/// The function that releases a tensor, itself and its memory.
+/// The function that releases a tensor and its memory.
 pub(super) type Deleter<M> = Option<unsafe extern "C" fn(*mut M)>;
 
-/// A tensor with its owner, as before DLPack 1.0.
+/// A tensor with its owner, of DLPack before 1.0.
 ///
 /// In Python its capsule has the name `dltensor`, and `used_dltensor` once it is consumed.
 #[repr(C)]
@@ -122,8 +122,8 @@ pub struct DLManagedTensor {
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensorVersioned {
-    /// The version of the producer. If its major version is another version than this crate's, only
-    /// this field and the deleter may be read.
+    /// The version of the producer. If its major version differs from [`DLPACK_MAJOR_VERSION`],
+    /// only this field and the deleter may be read.
     pub version: DLPackVersion,
     /// The producer's data.
     pub manager_ctx: *mut c_void,
@@ -137,12 +137,12 @@ pub struct DLManagedTensorVersioned {
 
 /// A tensor with its owner, of either version.
 pub(super) trait Managed: Sized + 'static {
-    /// Returns the function that releases the tensor. Reads no other field, because their positions
-    /// depend on the version.
+    /// Returns the function that releases the tensor. Reads no other field, because the positions
+    /// of the other fields depend on the version.
     ///
     /// # Safety
     ///
-    /// The tensor is valid, of any version.
+    /// The tensor is valid. It may have any version.
     unsafe fn deleter(tensor: *const Self) -> Deleter<Self>;
 
     /// Returns the tensor and the producer's data.
@@ -154,7 +154,7 @@ macro_rules! managed {
         $(
             impl Managed for $type {
                 unsafe fn deleter(tensor: *const Self) -> Deleter<Self> {
-                    // SAFETY: by the contract.
+                    // SAFETY: the tensor is valid, by this function's contract.
                     unsafe { (*tensor).deleter }
                 }
 
@@ -200,7 +200,7 @@ impl From<DType> for DLDataType {
     }
 }
 
-/// Writes the type as NumPy would name it.
+/// Writes NumPy's name of the type.
 impl fmt::Display for DLDataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.code {

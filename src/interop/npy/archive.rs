@@ -28,11 +28,11 @@ const DEFLATE_RATIO: u64 = 1032;
 /// A reader of arrays by name, from a file that `np.savez`, `np.savez_compressed` or [`NpzWriter`]
 /// wrote.
 ///
-/// A damaged file is an error. The checksum of an array is compared, as in NumPy, and also the two
-/// headers of its entry. NumPy accepts bytes after an entry's array or after the archive, and two
-/// entries with one name. This reader returns errors for them. No more memory is requested than the
-/// file's bytes can fill, whatever sizes the file claims. Compressed bytes can fill 1032 times
-/// their number.
+/// A damaged file causes an error. The reader checks the checksum of an array, as NumPy does, and
+/// compares the two headers of the array's entry. NumPy accepts bytes after an entry's array or
+/// after the archive, and two entries with one name. This reader returns an error in each of these
+/// cases. It requests no more memory than the file's bytes can fill, whatever sizes the file
+/// claims. Compressed bytes can fill 1032 times their number.
 ///
 /// # Examples
 ///
@@ -82,7 +82,7 @@ impl NpzReader {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is not an archive or is
+    /// [`Io`](ErrorKind::Io), naming the file, if the file cannot be read, is not an archive or is
     /// truncated.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
@@ -137,7 +137,8 @@ impl NpzReader {
             .collect()
     }
 
-    /// Reads the array with the name `name` to the current device. Its type must be `T`.
+    /// Reads the array with the name `name` to the current device. The type of the array must be
+    /// `T`.
     ///
     /// # Examples
     ///
@@ -158,15 +159,16 @@ impl NpzReader {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the file has no such name;
-    /// [`Io`](ErrorKind::Io) if its bytes are damaged; and the errors of [`Array::read_npy`].
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the file has no array `name`;
+    /// [`Io`](ErrorKind::Io) if the array's bytes are damaged; and the errors of
+    /// [`Array::read_npy`].
     #[track_caller]
     pub fn read<T: AnyElement>(&mut self, name: &str) -> Result<Array<T>> {
         self.read_expecting(name, None)
     }
 
-    /// Like [`read`](Self::read). If a shape is expected, returns an error for an array of another
-    /// shape before memory is requested for it.
+    /// Reads an array like [`read`](Self::read). If `shape` is given, returns an error for an array
+    /// of another shape before memory is requested for the array.
     #[track_caller]
     pub(crate) fn read_expecting<T: AnyElement>(
         &mut self,
@@ -227,7 +229,7 @@ impl fmt::Debug for NpzReader {
 ///
 /// # Examples
 ///
-/// As for [`NpzReader`].
+/// See [`NpzReader`].
 pub struct NpzWriter {
     archive: ZipWriter<BufWriter<File>>,
     options: SimpleFileOptions,
@@ -235,7 +237,7 @@ pub struct NpzWriter {
 }
 
 impl NpzWriter {
-    /// Creates the file at `path`, or replaces an existing one. Arrays are not compressed.
+    /// Creates the file at `path`, or replaces an existing file. Arrays are not compressed.
     ///
     /// # Examples
     ///
@@ -260,7 +262,7 @@ impl NpzWriter {
         Self::with(path.as_ref(), CompressionMethod::Stored)
     }
 
-    /// Like [`create`](Self::create), with compression.
+    /// Creates a file like [`create`](Self::create), but with compression.
     ///
     /// # Examples
     ///
@@ -366,8 +368,8 @@ impl fmt::Debug for NpzWriter {
     }
 }
 
-/// Converts an error of the archive. A duplicate name is the caller's error, all other errors are
-/// the file's.
+/// Converts an error of the archive. A duplicate name is an error of the caller. All other errors
+/// are errors of the file.
 fn zip_error(context: &NpyContext<'_>, error: ZipError) -> Error {
     match error {
         ZipError::InvalidArchive(problem) if problem.contains("Duplicate") => {

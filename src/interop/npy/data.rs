@@ -8,7 +8,7 @@ use crate::array::{AnyElement, Array, Shape, Writer};
 use crate::error::{ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
-/// Returns true if the byte order of the elements differs from this machine's.
+/// Returns true if the byte order of the elements differs from the byte order of this machine.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ pub(super) fn check<T: AnyElement>(
 
 /// Reads the array that `header` describes, from `length` bytes of elements.
 ///
-/// Allocates nothing that these bytes cannot fill, because the header may claim any size.
+/// Allocates no memory that these bytes cannot fill, because the header may claim any size.
 #[track_caller]
 pub(super) fn read<T: AnyElement>(
     reader: &mut dyn Read,
@@ -125,12 +125,12 @@ pub(super) fn read<T: AnyElement>(
     Ok(array)
 }
 
-/// Returns true if the reader is at its end. An archive compares an entry's checksum only when it
-/// is read to its end.
+/// Returns true if the reader is at its end. An archive compares an entry's checksum only when the
+/// entry is read to its end.
 #[track_caller]
 fn is_at_end(reader: &mut dyn Read, context: &NpyContext<'_>) -> Result<bool> {
-    // Not `read_exact`: its error at the end would equal the error of a truncated compressed
-    // stream.
+    // `read_exact` is not used: its error at the end would equal the error of a truncated
+    // compressed stream.
     loop {
         match reader.read(&mut [0]) {
             Ok(count) => return Ok(count == 0),

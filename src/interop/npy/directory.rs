@@ -1,9 +1,9 @@
 //! Checks of an archive's central directory that the `zip` crate does not make.
 //!
-//! If the end of an archive is damaged, the crate searches backwards for another end record. The
-//! record that it finds may belong to an archive inside an entry. The crate also does not compare
-//! an entry's name in the directory with the name before the entry's data. It does compare the
-//! checksum of the elements.
+//! If the end of an archive is damaged, the `zip` crate searches backwards for another end record.
+//! The record that it finds may belong to an archive inside an entry. The crate also does not
+//! compare an entry's name in the directory with the name before the entry's data. It does compare
+//! the checksum of the elements.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,8 +13,8 @@ use std::ops::Range;
 const END: &[u8] = b"PK\x05\x06";
 const END_BYTES: usize = 22;
 
-/// The ZIP64 records that precede the end record of a large archive: an end record of ZIP64, and a
-/// locator of the ZIP64 end record.
+/// The ZIP64 records before the end record of a large archive: the ZIP64 end record and its
+/// locator.
 const ZIP64_END: &[u8] = b"PK\x06\x06";
 const ZIP64_END_BYTES: usize = 56;
 const LOCATOR: &[u8] = b"PK\x06\x07";
@@ -31,7 +31,7 @@ impl Directory {
     /// Reads the end record of a file of `size_bytes`. Returns `None` if the file does not end with
     /// an end record.
     pub(super) fn find(file: &File, size_bytes: u64) -> io::Result<Option<Self>> {
-        // Most files have no comment. More bytes are read only if the file may have one.
+        // Most files have no comment. More bytes are read only if the file may have a comment.
         for longest in [END_BYTES, END_BYTES + usize::from(u16::MAX)] {
             let start = size_bytes.saturating_sub(longest as u64);
             let tail = bytes_at(file, start..size_bytes)?;
@@ -80,7 +80,8 @@ pub(super) fn names_match(file: &File, listed: u64, local: u64) -> io::Result<bo
     Ok(listed == name_at(file, local, 26, 30)?)
 }
 
-/// Returns the name at `name` in a record, which has the name's length at `length`.
+/// Returns the name of the record at `position`. In the record, `name` is the offset of the name,
+/// and `length` is the offset of the name's length.
 fn name_at(file: &File, position: u64, length: u64, name: u64) -> io::Result<Vec<u8>> {
     let at = |from: u64, bytes: u64| {
         let start = position.saturating_add(from);
@@ -90,7 +91,7 @@ fn name_at(file: &File, position: u64, length: u64, name: u64) -> io::Result<Vec
     at(name, bytes)
 }
 
-/// Returns the bytes of the file in that range, or fewer bytes if the file ends before.
+/// Returns the bytes of the file in `range`, or fewer bytes if the file ends earlier.
 fn bytes_at(mut file: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(range.start))?;
     let mut bytes = Vec::new();
@@ -98,7 +99,7 @@ fn bytes_at(mut file: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the little-endian number in these bytes of `record`; 0 if the record is shorter.
+/// Returns the little-endian number at `range` of `record`; 0 if the record is shorter.
 fn number(record: &[u8], range: Range<usize>) -> u64 {
     let bytes = record.get(range).unwrap_or_default();
     let bytes = bytes.iter().rev();

@@ -8,7 +8,7 @@ use crate::error::{ErrorCode, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// The bytes before the dictionary in a file of version 1, the version that is written.
+/// The number of bytes before the dictionary in a file of version 1, which is the written version.
 const PREFIX_BYTES: usize = MAGIC.len() + 4;
 
 /// The alignment of the elements in the file.
@@ -18,7 +18,6 @@ const ALIGNMENT_BYTES: usize = 64;
 /// shorter.
 const LONGEST_BYTES: usize = 1 << 16;
 
-/// The header of a file.
 #[derive(Debug, PartialEq)]
 pub(super) struct Header {
     /// The type of the elements as NumPy writes it, such as `<f4`.
@@ -34,7 +33,8 @@ impl Header {
     #[track_caller]
     pub(super) fn read(reader: &mut dyn Read, context: &NpyContext<'_>) -> Result<Self> {
         let malformed = |problem: &str| context.error(ErrorCode::Content, problem);
-        // Grown while reading, because the file may be shorter than its header claims.
+        // The buffer grows while the file is read, because the file may be shorter than its header
+        // claims.
         let mut bytes = |count: usize| {
             let mut bytes = Vec::new();
             let read = (&mut *reader).take(count as u64).read_to_end(&mut bytes);
@@ -71,7 +71,8 @@ impl Header {
     }
 }
 
-/// Parses a header's dictionary. Returns `None` if it is not of the form that NumPy writes.
+/// Parses a header's dictionary. Returns `None` if the dictionary does not have the form that NumPy
+/// writes.
 fn parse(text: &str, size_bytes: u64) -> Option<Header> {
     let (mut descr, mut fortran_order, mut shape) = (None, None, None);
     let mut rest = Parser(text);
@@ -223,7 +224,7 @@ pub(super) fn format<T: AnyElement>(array: &Array<T>) -> Vec<u8> {
     let length = total - PREFIX_BYTES;
     let mut header = MAGIC.to_vec();
     header.extend([1, 0]);
-    // Cannot overflow two bytes: eight axes have at most twenty digits each.
+    // The length cannot overflow two bytes: eight axes have at most twenty digits each.
     header.extend((length as u16).to_le_bytes());
     header.extend(format!("{text:<0$}\n", length - 1).bytes());
     header

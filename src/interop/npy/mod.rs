@@ -1,9 +1,9 @@
-//! NumPy's files of one array (`.npy`) and of several (`.npz`).
+//! NumPy's files of one array (`.npy`) and of several arrays (`.npz`).
 //!
 //! The format, in versions 1 to 3, is documented by
 //! [NumPy](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). No other crate
-//! is used to read it, because files may be untrusted. Nothing is allocated that the file cannot
-//! fill, whatever a header claims. The depth of nesting is bounded.
+//! is used to read the format, because files may be untrusted. No more memory is allocated than the
+//! file can fill, whatever a header claims. The depth of nesting is bounded.
 
 mod archive;
 mod data;
@@ -23,11 +23,11 @@ use crate::array::{AnyElement, Array};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
-/// The call and the file that an error is about.
+/// The operation and the file that an error names.
 struct NpyContext<'a> {
     operation: &'static str,
     path: &'a Path,
-    /// The name of the array, if the file holds several arrays.
+    /// The name of the array, if the file contains several arrays.
     name: Option<&'a str>,
     call_site: &'static Location<'static>,
 }
@@ -61,19 +61,19 @@ impl<'a> NpyContext<'a> {
     }
 }
 
-/// The number of bytes that a reader has.
+/// The number of bytes that remain in a reader.
 #[derive(Clone, Copy)]
 enum Length {
     /// At most this number, because other bytes may follow the array.
     AtMost(u64),
-    /// Exactly this number, all of the array, as in an archive's entry.
+    /// Exactly this number: only bytes of the array, as in an archive's entry.
     Exactly(u64),
     /// Unknown, as for a pipe.
     Unknown,
 }
 
 impl Length {
-    /// Returns the length after the first `bytes`.
+    /// Returns the length after the first `bytes` bytes.
     fn after(self, bytes: u64) -> Self {
         match self {
             Self::AtMost(all) => Self::AtMost(all.saturating_sub(bytes)),
@@ -83,8 +83,8 @@ impl Length {
     }
 }
 
-/// Reads the array in the next `length` bytes of `reader` to the current device. If a shape is
-/// expected, returns an error for another shape before memory is requested.
+/// Reads the array in the next `length` bytes of `reader` to the current device. If `expected` is a
+/// shape, returns an error for another shape before memory is requested.
 #[track_caller]
 fn read<T: AnyElement>(
     reader: &mut dyn Read,
@@ -112,10 +112,10 @@ fn write<T: AnyElement>(
 impl<T: AnyElement> Array<T> {
     /// Reads the array of a NumPy file to the current device.
     ///
-    /// The file's type must be `T`: `cast` converts afterwards. Both byte orders are read. An array
-    /// in Fortran order is read with reversed axes, as it is stored, and the result is a view that
-    /// reverses the axes again. `bf16`, which NumPy itself lacks, is read from and written as two
-    /// opaque bytes (`V2`), like the `ml_dtypes` package does.
+    /// The file's type must be `T`. To convert the elements, call `cast` afterwards. Both byte
+    /// orders are read. An array in Fortran order is read with reversed axes, as it is stored. The
+    /// result is a view that reverses the axes again. NumPy itself has no `bf16`: it is read from
+    /// and written as two opaque bytes (`V2`), like the `ml_dtypes` package does.
     ///
     /// # Examples
     ///
@@ -132,9 +132,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is not a NumPy file or is
-    /// truncated. [`InvalidArgument`](ErrorKind::InvalidArgument) if it holds another type.
-    /// [`InvalidShape`](ErrorKind::InvalidShape) if its array has more than 8 axes.
+    /// [`Io`](ErrorKind::Io), naming the file, if the file cannot be read, is not a NumPy file or
+    /// is truncated. [`InvalidArgument`](ErrorKind::InvalidArgument) if the file contains another
+    /// type. [`InvalidShape`](ErrorKind::InvalidShape) if its array has more than 8 axes.
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Self> {
@@ -165,7 +165,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be written, and
+    /// [`Io`](ErrorKind::Io), naming the file, if the file cannot be written, and
     /// [`Driver`](ErrorKind::Driver) if the device fails to deliver the elements.
     #[track_caller]
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// A control message, such as that a rank has failed.
+    /// A control message, such as the report of a failed rank.
     Control,
     /// The header of a collective call.
     Header,
@@ -26,7 +26,7 @@ pub(super) enum Tag {
     Body,
 }
 
-/// A communicator of all ranks that only this library sends on.
+/// The library's own communicator of all ranks.
 #[derive(Debug)]
 pub(super) struct Comm {
     raw: ffi::MPI_Comm,
@@ -41,24 +41,24 @@ unsafe impl Send for Comm {}
 /// A message in flight.
 ///
 /// The message remains in flight when this handle drops. The message's memory must stay valid until
-/// `arrived` returns that the message is done, or for ever.
+/// `arrived` reports that the message is done, or for ever.
 #[derive(Debug)]
 pub(super) struct MpiRequest {
     raw: ffi::MPI_Request,
     receives: bool,
 }
 
-// SAFETY: as for the communicator.
+// SAFETY: the request is a handle that any thread may use, like the communicator.
 unsafe impl Send for MpiRequest {}
 
 impl Comm {
     /// Duplicates the communicator of all ranks, with errors returned to the caller. All ranks must
-    /// call this.
+    /// call this function.
     pub(super) fn duplicate_world() -> Result<Self> {
         let mut raw = MaybeUninit::uninit();
         let (mut rank, mut size) = (0, 0);
-        // SAFETY: MPI is initialised, as the caller guarantees; the pointers are to variables of
-        // this function.
+        // SAFETY: `World::begin` has initialised MPI. The pointers are to variables of this
+        // function.
         unsafe {
             let code = ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, raw.as_mut_ptr());
             check("MPI_Comm_dup", code)?;
@@ -79,8 +79,7 @@ impl Comm {
     ///
     /// # Safety
     ///
-    /// The memory has `bytes` bytes that are readable and do not change until MPI has finished with
-    /// them.
+    /// The memory has `bytes` readable bytes, which do not change until the send is done.
     pub(super) unsafe fn send(
         &self,
         tag: Tag,
@@ -88,7 +87,7 @@ impl Comm {
         (memory, bytes): (*const u8, usize),
     ) -> Result<MpiRequest> {
         let mut raw = MaybeUninit::uninit();
-        // SAFETY: by this function's contract; `raw` is written on success.
+        // SAFETY: the memory is valid by this function's contract. MPI writes `raw` on success.
         unsafe {
             let code = ffi::MPI_Isend(
                 memory.cast(),
@@ -111,8 +110,7 @@ impl Comm {
     ///
     /// # Safety
     ///
-    /// The memory has `bytes` bytes that are writable, and used by nothing else until MPI has
-    /// finished with them.
+    /// The memory has `bytes` writable bytes, which nothing else uses until the receive is done.
     pub(super) unsafe fn receive(
         &self,
         tag: Tag,
@@ -120,7 +118,7 @@ impl Comm {
         (memory, bytes): (*mut u8, usize),
     ) -> Result<MpiRequest> {
         let mut raw = MaybeUninit::uninit();
-        // SAFETY: by this function's contract; `raw` is written on success.
+        // SAFETY: the memory is valid by this function's contract. MPI writes `raw` on success.
         unsafe {
             let code = ffi::MPI_Irecv(
                 memory.cast(),
@@ -139,7 +137,7 @@ impl Comm {
         }
     }
 
-    /// Returns the sender and the length in bytes of a pending message of that kind, if any.
+    /// Returns the sender and the length in bytes of a pending message of kind `tag`, if any.
     pub(super) fn probe(&self, tag: Tag) -> Result<Option<(usize, usize)>> {
         let (mut is_there, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
         // SAFETY: the pointers are to variables of this function; the status is written if there is
@@ -180,14 +178,15 @@ impl MpiRequest {
         }
     }
 
-    /// Cancels the message, if possible. Returns true if MPI has certainly finished with its
-    /// memory.
+    /// Cancels the message, if possible. Returns true if MPI has certainly finished with the
+    /// message's memory.
     pub(super) fn cancel(&mut self) -> bool {
-        /// A cancelled receive is done as soon as MPI makes progress.
+        /// The number of polls for a cancelled receive, which is done as soon as MPI makes
+        /// progress.
         const POLLS: usize = 100;
         if self.receives && !self.is_null() {
-            // SAFETY: the request is one that MPI returned, and is not done. The checks below find
-            // out whether the cancellation succeeds.
+            // SAFETY: MPI returned the request, and the request is not done. The polls below detect
+            // whether the cancellation succeeds.
             unsafe { ffi::MPI_Cancel(&mut self.raw) };
         }
         for _ in 0..POLLS {
@@ -199,9 +198,9 @@ impl MpiRequest {
         false
     }
 
-    /// Returns true if the message is done, because MPI then sets its request to null.
+    /// Returns true if the message is done: MPI then sets the request to null.
     fn is_null(&self) -> bool {
-        // SAFETY: a constant of the library.
+        // SAFETY: the static is a constant of the MPI library.
         self.raw == unsafe { ffi::RSMPI_REQUEST_NULL }
     }
 }
@@ -235,14 +234,14 @@ pub(super) fn arrived_of<'a>(
     }
     if code == ffi::MPI_ERR_IN_STATUS as c_int {
         for status in &statuses {
-            // SAFETY: the status was zeroed, and maybe written by MPI; it is a plain structure of
-            // numbers.
+            // SAFETY: the status was zeroed, and MPI may have written it. A status is a plain
+            // structure of numbers.
             let status = unsafe { status.assume_init_ref() };
             check("MPI_Testsome", status.MPI_ERROR)?;
         }
     }
     check("MPI_Testsome", code)?;
-    // Negative if all requests were null.
+    // The count is negative if all requests were null.
     let done = usize::try_from(done).unwrap_or(0).min(places.len());
     let arrived = places[..done].iter().zip(&statuses);
     arrived
@@ -262,7 +261,7 @@ pub(super) fn arrived_of<'a>(
 ///
 /// # Errors
 ///
-/// The last error of a test.
+/// The error of the last failed test.
 pub(super) fn retain_pending<T>(
     items: &mut Vec<T>,
     request: impl Fn(&mut T) -> &mut MpiRequest,
@@ -295,10 +294,10 @@ fn count(bytes: usize) -> Result<c_int> {
 /// MPI must have written the status.
 unsafe fn bytes_of(status: &ffi::MPI_Status) -> Result<usize> {
     let mut bytes = 0;
-    // SAFETY: by this function's contract.
+    // SAFETY: MPI has written the status, by this function's contract.
     let code = unsafe { ffi::MPI_Get_count(status, ffi::RSMPI_UINT8_T, &mut bytes) };
     check("MPI_Get_count", code)?;
-    // Negative for a cancelled message, which has no bytes.
+    // The count is negative for a cancelled message, which has no bytes.
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 

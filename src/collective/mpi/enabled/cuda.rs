@@ -7,8 +7,8 @@ pub(super) fn knows_cuda() -> bool {
     use libloading::os::unix::Library;
 
     let program = Library::this();
-    // SAFETY: the name belongs to an extension of MPI, with this type in both libraries. The
-    // function may be called once MPI is initialised.
+    // SAFETY: Open MPI and MPICH define a function of this name with this type. The function may be
+    // called once MPI is initialised.
     unsafe {
         let query = program.get::<unsafe extern "C" fn() -> c_int>(b"MPIX_Query_cuda_support\0");
         query.is_ok_and(|query| query() == 1)

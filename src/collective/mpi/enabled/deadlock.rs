@@ -1,16 +1,16 @@
 //! Distributed deadlock detection: finds cycles of ranks that wait in mismatched calls.
 //!
-//! A rank that has waited for a while sends a message to the ranks that it waits for. If a receiver
-//! waits itself, it forwards the message to the ranks that it waits for. If a rank receives its own
-//! message, there is a deadlock. Each rank on the cycle has confirmed that it has not reached the
-//! call in which its predecessor waits. It will never reach that call, because it waits itself.
+//! A rank that has waited for a while sends a probe to the ranks that it waits for. If a receiver
+//! of the probe waits itself, it forwards the probe to the ranks that it waits for. If a rank
+//! receives its own probe, there is a deadlock. Each rank on the cycle has confirmed that it has
+//! not reached the call in which its predecessor waits. A waiting rank never reaches another call.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::collective::absence::GRACE;
 
-/// A message about a rank that waits.
+/// A message of the search for a cycle of waiting ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeadlockProbe {
     /// The rank that started the search, and the number of its search.
@@ -26,13 +26,13 @@ pub(super) struct DeadlockProbe {
 pub(super) struct DeadlockDetector {
     /// The number of calls that this rank has reached, per group.
     numbers: HashMap<u64, u64>,
-    /// The group and the number of the call that the rank waits in, and the ranks that it waits
-    /// for. Set once the rank has waited for a while.
+    /// The call that the rank waits in, as its group and number, and the ranks that it waits for.
+    /// Set once the rank has waited for a while.
     place: Option<(u64, u64, Vec<usize>)>,
-    /// The searches that the rank has forwarded during this wait, by `first` and `search`.
+    /// The searches that the rank has forwarded during the current wait, by `first` and `search`.
     forwarded: HashSet<(u64, u64)>,
     search: u64,
-    /// The duration of the wait at its latest search.
+    /// The duration of the wait at the latest search.
     searched_at: Duration,
     pub(super) is_found: bool,
 }
@@ -80,8 +80,8 @@ impl DeadlockDetector {
         }
     }
 
-    /// Handles a message about a rank that waits for this one. Returns the message to forward, and
-    /// its receivers.
+    /// Handles a probe from a rank that waits for this rank. Returns the probe to forward, and its
+    /// receivers.
     pub(super) fn receive(
         &mut self,
         own: usize,
@@ -112,8 +112,8 @@ impl DeadlockDetector {
 mod tests {
     use super::*;
 
-    /// Returns the states of three ranks. Each waits for the next one, in the group with its own
-    /// number.
+    /// Returns the states of three ranks, and the probe of rank 0. Each rank waits for the next
+    /// rank, in the group of its own number.
     fn waiting(arrivals: &[(usize, u64)]) -> (Vec<DeadlockDetector>, DeadlockProbe) {
         let mut ranks: Vec<DeadlockDetector> =
             (0..3).map(|_| DeadlockDetector::default()).collect();
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_has_arrived_ends_the_search() {
-        // Rank 2 has reached the call of rank 1, but rank 1 does not know this yet.
+        // Rank 2 has reached the call of rank 1, but rank 1 still waits.
         let (mut ranks, probe) = waiting(&[(2, 1)]);
         let (probe, _) = ranks[1].receive(1, probe).unwrap();
         assert_eq!(ranks[2].receive(2, probe), None);

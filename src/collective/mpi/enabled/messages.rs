@@ -1,4 +1,4 @@
-//! Point-to-point messages. The data is copied, so that it is sent while the rank does other work.
+//! Point-to-point messages. The data is copied, so that the rank can continue during the send.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -72,7 +72,7 @@ impl Messages {
 }
 
 impl OutgoingMessage {
-    /// Starts all sends of this message, before the next message starts any.
+    /// Starts all sends of this message at once, so that the pieces of two messages do not mix.
     fn begin(&mut self, comm: &Comm, to: usize, bytes: usize) -> Result<()> {
         let first = self.words.as_ptr().cast::<u8>();
         let inline = if bytes <= INLINE { bytes } else { 0 };
@@ -93,7 +93,7 @@ impl OutgoingMessage {
 impl MpiEngine {
     /// # Safety
     ///
-    /// As for [`run`](crate::collective::engine::Engine::run).
+    /// The contract of [`run`](crate::collective::engine::Engine::run) must hold.
     pub(super) unsafe fn send(&mut self, work: &Work, memory: CallMemory, to: usize) -> Result<()> {
         let to = work.members.ranks[to];
         self.peers.check_receiver(&self.comm, to)?;
@@ -109,25 +109,25 @@ impl MpiEngine {
             words: words(HEADER_BYTES + bytes),
         };
         message.words[..HEADER_WORDS].copy_from_slice(&header.words());
-        // SAFETY: the source has as many bytes as the call says, and so has the message after its
-        // header.
+        // SAFETY: the source has the `bytes` bytes of the call. The message has `bytes` bytes after
+        // its header.
         unsafe {
             let data = message.words[HEADER_WORDS..].as_mut_ptr().cast::<u8>();
             data.copy_from_nonoverlapping(memory.source, bytes);
         }
         let outcome = message.begin(&self.comm, to, bytes);
-        // Also stored after an error midway, because requests in flight still use the message's
+        // The message is also stored after an error, because requests in flight still use its
         // memory.
         self.messages.outgoing.push(message);
         outcome
     }
 
-    /// Receives the next message of a member. The inner result is an error if its type or shape
-    /// differs from the call; the message is then lost.
+    /// Receives the next message of a member. If the message's type or shape differs from the call,
+    /// the inner result is an error, and the message is lost.
     ///
     /// # Safety
     ///
-    /// As for [`run`](crate::collective::engine::Engine::run).
+    /// The contract of [`run`](crate::collective::engine::Engine::run) must hold.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl MpiEngine {
         let group = work.members.group;
         let arrived = self.messages.arrived.get_mut(&(group, from));
         if let Some(message) = arrived.and_then(VecDeque::pop_front) {
-            // SAFETY: by this function's contract.
+            // SAFETY: this function has the contract of `deliver`.
             return Ok(unsafe { message.deliver(work, memory, from) });
         }
         loop {
@@ -152,8 +152,8 @@ impl MpiEngine {
                 header.group == group && work.call.check_received(&call, from).is_ok();
             if is_expected && bytes > INLINE {
                 let place = memory.target;
-                // SAFETY: by this function's contract, the target has the bytes that the call says.
-                // The message has the same number of bytes.
+                // SAFETY: by this function's contract, the target has the bytes of the call. The
+                // message has as many bytes, as checked.
                 unsafe { self.receive_body(work, from, (place, bytes)) }?;
                 return Ok(Ok(()));
             }
@@ -171,7 +171,7 @@ impl MpiEngine {
                 outcome?;
             }
             if header.group == group {
-                // SAFETY: by this function's contract.
+                // SAFETY: this function has the contract of `deliver`.
                 return Ok(unsafe { message.deliver(work, memory, from) });
             }
             let arrived = self.messages.arrived.entry((header.group, from));
@@ -179,11 +179,11 @@ impl MpiEngine {
         }
     }
 
-    /// Receives the header of the next message of a world rank, and the data that is sent with it.
+    /// Receives the header of the next message of a world rank, and the data sent with the header.
     fn receive_header(&mut self, work: &Work, from: usize) -> Result<(MessageHeader, Vec<u64>)> {
         let mut buffer = words(HEADER_BYTES + INLINE);
         let place = (buffer.as_mut_ptr().cast(), HEADER_BYTES + INLINE);
-        // SAFETY: the buffer lives until the request is done or cancelled; otherwise, it is leaked.
+        // SAFETY: the buffer lives until the request is done or cancelled, or it is leaked.
         let mut request = unsafe { self.comm.receive(Tag::Message, from, place) }?;
         let mut wait = Wait::new(work, WaitTarget::Message);
         let arrived = loop {
@@ -214,8 +214,8 @@ impl MpiEngine {
 
     /// # Safety
     ///
-    /// The memory has `bytes` bytes. Nothing else uses them until this returns, or ever again if
-    /// the failure keeps the memory.
+    /// The memory has `bytes` bytes. Nothing else uses them until this function returns. If the
+    /// failure keeps the memory, nothing else ever uses them.
     unsafe fn receive_body(
         &mut self,
         work: &Work,
@@ -223,7 +223,7 @@ impl MpiEngine {
         (memory, bytes): (*mut u8, usize),
     ) -> Result<(), HostFailure> {
         let way = (Tag::Body, TransferDirection::In);
-        // SAFETY: by this function's contract.
+        // SAFETY: by this function's contract, nothing else uses the memory during the transfer.
         let transfer = unsafe { Transfer::new(from, way, Ring::whole(memory), (bytes, PIECE)) };
         self.carry(work, &mut [transfer.all_ready()], &mut |_| false)
     }
@@ -234,12 +234,12 @@ impl ReceivedMessage {
     ///
     /// # Safety
     ///
-    /// As for [`run`](crate::collective::engine::Engine::run).
+    /// The contract of [`run`](crate::collective::engine::Engine::run) must hold.
     unsafe fn deliver(&self, work: &Work, memory: CallMemory, from: usize) -> Result<()> {
         work.call.check_received(&self.call, from)?;
         let data = self.words.as_ptr().cast();
-        // SAFETY: the target has as many bytes as the call says, and so has the message, as
-        // checked.
+        // SAFETY: the target has the bytes of the call, by this function's contract. The message
+        // has as many bytes, as checked.
         unsafe {
             memory
                 .target

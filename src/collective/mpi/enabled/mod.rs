@@ -1,8 +1,8 @@
 //! Ranks that are processes, over the MPI library that the program was built with.
 //!
-//! Architecture invariant: while the world exists, one thread of a process at a time calls MPI.
-//! That thread has the engine. No call of MPI blocks. A wait is a loop with a deadline. The loop
-//! lets MPI make progress, and receives control messages about ranks that are gone.
+//! Architecture invariant: while the world exists, only the thread that has the engine calls MPI.
+//! No call of MPI blocks. A wait is a loop with a deadline. The loop lets MPI make progress, and
+//! receives control messages about ranks that are gone.
 
 mod comm;
 mod cuda;
@@ -82,14 +82,14 @@ impl MpiEngine {
     ///
     /// # Safety
     ///
-    /// As for [`run`](Engine::run).
+    /// The contract of [`run`](Engine::run) must hold.
     unsafe fn together(
         &mut self,
         work: &Work,
         memory: CallMemory,
         completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
-        // SAFETY: by this function's contract.
+        // SAFETY: this function has the contract of `open`.
         match unsafe { self.open(work, memory) } {
             Ok(Ok(())) => completion(Ok(())),
             Ok(Err(disagreement)) => return failed(completion, disagreement),
@@ -98,7 +98,8 @@ impl MpiEngine {
                 return failed(completion, error);
             }
         };
-        // SAFETY: by this function's contract; all members are in this call.
+        // SAFETY: this function has the callees' contract, and all members have agreed on this
+        // call.
         let outcome = unsafe {
             match work.call.operation {
                 Operation::AllReduce(reduce)
@@ -111,8 +112,8 @@ impl MpiEngine {
         outcome.inspect_err(|failure| self.fail(&failure.error))
     }
 
-    /// Runs all transfers to their end. In each iteration, `step` may mark more pieces as ready; it
-    /// returns true if it did any work.
+    /// Runs all transfers to their end. In each iteration, `step` may mark more pieces as ready.
+    /// `step` returns true if it did any work.
     ///
     /// # Errors
     ///
@@ -175,7 +176,7 @@ impl Engine for MpiEngine {
         if self.shutdown.is_over() {
             return failed(completion, is_over(work.call.operation.name()));
         }
-        // SAFETY: by this function's contract.
+        // SAFETY: this function has the callees' contract.
         let outcome = unsafe {
             match work.call.operation {
                 Operation::Send(to) => self.send(work, memory, to),
@@ -223,7 +224,7 @@ impl Engine for MpiEngine {
         self.broken = Some(has_left(reason));
         self.has_left = true;
         self.notify_of_failure(reason);
-        // The program may finalise MPI next.
+        // The program may finalise MPI next, so the reason must be sent before.
         let began = Instant::now();
         while !self.shutdown.is_over() && began.elapsed() < GRACE {
             match self.peers.reap() {
@@ -247,12 +248,13 @@ impl Engine for MpiEngine {
     }
 
     fn make_progress(&mut self) -> Option<Duration> {
-        /// A receiver may wait this long between two pieces.
+        /// The pause between two calls of this function. A receiver may wait this long between two
+        /// pieces.
         const PAUSE: Duration = Duration::from_micros(50);
         if self.messages.are_all_sent() || self.shutdown.is_over() {
             return None;
         }
-        // An error is ignored here, because it recurs at the end, where it is reported.
+        // The error is ignored, because it recurs in `sign_off`, which reports it.
         let _ = self.messages.reap();
         Some(PAUSE)
     }
@@ -265,7 +267,7 @@ impl Engine for MpiEngine {
 
 impl Drop for MpiEngine {
     fn drop(&mut self) {
-        // Has an effect only after a panic before `close`.
+        // This call has an effect only after a panic before `close`.
         self.shutdown.set(Err(is_over("the end")));
         self.peers.abandon();
         self.messages.abandon();

@@ -8,11 +8,12 @@ use crate::collective::call::Operation;
 use crate::collective::engine::{CallMemory, Work};
 use crate::device::host_streams::HostFailure;
 
-/// The length of a piece, in bytes: large enough that the cost of a message is negligible, and
-/// small enough that a slow transfer makes progress before the timeout.
+/// The length of a piece, in bytes. Pieces are long enough that the cost of a message is
+/// negligible. They are short enough that a slow transfer makes progress before the timeout.
 pub(super) const PIECE: usize = 4 << 20;
 
-/// The length of a forwarded piece, in bytes. It is shorter, because ranks forward whole pieces.
+/// The length of a forwarded piece, in bytes. A rank forwards only whole pieces, so that shorter
+/// pieces reach the last rank earlier.
 const FORWARDED_PIECE: usize = 512 << 10;
 
 impl MpiEngine {
@@ -20,7 +21,8 @@ impl MpiEngine {
     ///
     /// # Safety
     ///
-    /// As for [`run`](crate::collective::engine::Engine::run); the members agreed on the call.
+    /// The contract of [`run`](crate::collective::engine::Engine::run) must hold, and the members
+    /// must have agreed on the call.
     pub(super) unsafe fn exchange(
         &mut self,
         work: &Work,
@@ -30,8 +32,8 @@ impl MpiEngine {
         let bytes = input_for(work, memory, own).1;
         let taken = |from: usize| memory.target.wrapping_add(from * bytes);
         let mut transfers = Vec::with_capacity(2 * size);
-        // SAFETY: by this function's contract. Each address is in one member's part of the target,
-        // and the source is other memory.
+        // SAFETY: by this function's contract, source and target are valid and separate. Each
+        // received block is in its member's part of the target.
         unsafe {
             for step in (1..size).filter(|_| bytes > INLINE) {
                 let (from, to) = ((own + size - step) % size, (own + step) % size);
@@ -49,14 +51,15 @@ impl MpiEngine {
                 taken(from).copy_from_nonoverlapping(self.buffers.data(from), bytes);
             }
         }
-        // The own part is copied in the first iteration, while the others send.
+        // This rank's own part is copied in the first iteration, while other ranks send.
         let own_part = work.call.own_part(own, size);
         let mut own_part = own_part.filter(|(_, _, bytes)| *bytes > 0 && !memory.is_of_device);
         let mut copy_own = |_: &mut [Transfer]| {
             let Some((from, to, bytes)) = own_part.take() else {
                 return false;
             };
-            // SAFETY: as before; no other member uses this rank's own part.
+            // SAFETY: by this function's contract, source and target are valid. No transfer uses
+            // this rank's own part.
             unsafe {
                 let (from, to) = (memory.source.add(from), memory.target.add(to));
                 to.copy_from_nonoverlapping(from, bytes);
@@ -70,7 +73,7 @@ impl MpiEngine {
     ///
     /// # Safety
     ///
-    /// As for [`exchange`](Self::exchange).
+    /// The contract of [`exchange`](Self::exchange) must hold.
     pub(super) unsafe fn broadcast(
         &mut self,
         work: &Work,
@@ -81,8 +84,8 @@ impl MpiEngine {
         let (own, size, bytes) = (work.members.own, work.members.size(), work.call.bytes());
         if bytes <= INLINE {
             if own != root {
-                // SAFETY: the target is as long as the call says. The data sent with the header has
-                // the length of the target, as the opening checked.
+                // SAFETY: the target has the bytes of the call. The opening has checked that the
+                // header's data has as many bytes.
                 unsafe {
                     memory
                         .target
@@ -97,8 +100,8 @@ impl MpiEngine {
             0 => memory.source.cast_mut(),
             _ => memory.target,
         };
-        // SAFETY: by this function's contract; a piece is forwarded after it has arrived, and does
-        // not change any more.
+        // SAFETY: by this function's contract, the memory is valid. A piece is forwarded only after
+        // it has arrived, and does not change afterwards.
         let transfer = |place: usize, direction: TransferDirection| unsafe {
             let way = (Tag::Input, direction);
             Transfer::new(

@@ -1,7 +1,7 @@
 //! The start of a collective call: each member sends the header of its call to every other member.
 //!
-//! Small data is sent with the header. So a small call takes one message between each pair of
-//! ranks. A large call transfers its data once all ranks have memory for it.
+//! Small data is sent with the header, so that a small call needs one message between each pair of
+//! ranks. A large call transfers its data after all ranks have entered the call.
 
 use super::MpiEngine;
 use super::comm::{MpiRequest, Tag, arrived_of};
@@ -39,8 +39,8 @@ impl HeaderBuffers {
             .cast()
     }
 
-    /// Returns the data that a member sent with its header, for the call that all members are in.
-    /// Aligned for every element.
+    /// Returns the data that a member sent with the header of the current call. The address is
+    /// aligned for every element type.
     pub(super) fn data(&self, from: usize) -> *const u8 {
         self.words[from * BUFFER_WORDS + HEADER_WORDS..]
             .as_ptr()
@@ -66,12 +66,12 @@ pub(super) fn input_for(work: &Work, memory: CallMemory, to: usize) -> (*const u
 }
 
 impl MpiEngine {
-    /// Enters a call, and waits for all members. The inner result is an error if their calls
+    /// Enters a call, and waits for all members. The inner result is an error if the members' calls
     /// differ.
     ///
     /// # Safety
     ///
-    /// As for [`run`](crate::collective::engine::Engine::run).
+    /// The contract of [`run`](crate::collective::engine::Engine::run) must hold.
     ///
     /// # Errors
     ///
@@ -85,8 +85,8 @@ impl MpiEngine {
         let mut buffers = std::mem::take(&mut self.buffers);
         buffers.fit(work.members.size());
         let mut in_flight = InFlight::default();
-        // SAFETY: by this function's contract; the buffers live until nothing is in flight;
-        // otherwise, they are leaked.
+        // SAFETY: this function has the callee's contract. The buffers live until nothing is in
+        // flight, or they are leaked.
         let calls =
             unsafe { self.exchange_headers(work, memory, header, &mut buffers, &mut in_flight) };
         self.peers.deadlocks.end_wait();
@@ -106,13 +106,13 @@ impl MpiEngine {
         Ok(agreed)
     }
 
-    /// Sends a header to each member, and receives one from each. Returns the members' calls in
-    /// group order, and the number of times that MPI was polled.
+    /// Sends a header to each member, and receives a header from each member. Returns the members'
+    /// calls in group order, and the number of times that MPI was polled.
     ///
     /// # Safety
     ///
-    /// As for [`open`](Self::open). The buffers are neither moved nor used until nothing is in
-    /// flight.
+    /// The contract of [`open`](Self::open) must hold. The buffers are neither moved nor used while
+    /// a message is in flight.
     unsafe fn exchange_headers(
         &mut self,
         work: &Work,
@@ -126,7 +126,7 @@ impl MpiEngine {
         for step in 1..size {
             let from = (own + size - step) % size;
             let place = (buffers.place(from), BUFFER_WORDS * size_of::<u64>());
-            // SAFETY: this message alone uses the buffer until it is done.
+            // SAFETY: this message alone uses the buffer until the message is done.
             let request = unsafe { self.comm.receive(Tag::Header, members.ranks[from], place) }?;
             in_flight.incoming.push((from, request));
         }
@@ -183,7 +183,7 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
     if call != work.call {
         return Ok(());
     }
-    // The length that the other rank computes for this rank.
+    // The length of the other rank's input for this rank.
     let length = match call.operation {
         Operation::Broadcast(root) if root == from => call.bytes(),
         Operation::Broadcast(_) => 0,
@@ -223,7 +223,7 @@ impl InFlight {
     fn advance(&mut self) -> Result<(bool, Vec<(usize, usize)>)> {
         let all = self.incoming.iter_mut().chain(&mut self.outgoing);
         let mut arrived = arrived_of(all.map(|(_, request)| request))?;
-        // From the last to the first, so that removals do not change the remaining indices.
+        // Removals go from the last to the first, so that they do not change the remaining indices.
         arrived.sort_unstable_by_key(|(place, _)| std::cmp::Reverse(*place));
         let (has_moved, count) = (!arrived.is_empty(), self.incoming.len());
         let mut header_received = Vec::new();

@@ -1,4 +1,4 @@
-//! The status of the other ranks: which of them are gone, and why.
+//! The status of the other ranks: active, ended, or failed with a reason.
 
 use std::collections::{HashMap, HashSet};
 use std::hint::spin_loop;
@@ -37,7 +37,7 @@ enum PeerStatus {
     Failed(String),
 }
 
-/// Control messages, which a rank may send to others at any time.
+/// A control message, which a rank may send to other ranks at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ControlMessage {
     /// The rank failed, and takes part in no later call.
@@ -46,33 +46,31 @@ pub(super) enum ControlMessage {
     Ends,
     /// The rank has dropped the group.
     Dropped(u64),
-    /// A rank has waited for a while.
+    /// A rank has waited for a while, and searches for a deadlock.
     Probe(DeadlockProbe),
 }
 
-/// The maximum length of a reason, so that MPI sends the message eagerly.
+/// The maximum length of a reason, in bytes. MPI sends messages of this length eagerly.
 const LONGEST_REASON: usize = 1000;
 
-/// The object of a wait.
+/// The event that a rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitTarget {
     /// The arrival of the other members in a call.
     Arrival,
     /// A message of another rank.
     Message,
-    /// Data of ranks that have arrived. A rank that ends after its arrival has ensured that its
-    /// data arrives.
+    /// Data of ranks that have arrived. If a rank ends after its arrival, its data still arrives.
     Data,
 }
 
-/// A wait of this rank.
 #[derive(Debug)]
 pub(super) struct Wait {
     operation: &'static str,
     group: u64,
     timeout: Duration,
     target: WaitTarget,
-    /// The start of the wait; in a wait for data, the latest progress.
+    /// The start of the wait. In a wait for data, the time of the latest progress.
     since: Instant,
     /// The number of iterations without progress after `since`.
     idle_polls: u32,
@@ -93,7 +91,6 @@ impl Wait {
         }
     }
 
-    /// Records progress.
     pub(super) fn progressed(&mut self) {
         if self.idle_polls > 0 {
             if self.target == WaitTarget::Data {
@@ -117,7 +114,7 @@ impl Peers {
         }
     }
 
-    /// Pauses for a moment, because the `missing` ranks of the world have made no progress.
+    /// Pauses for a moment in a wait for the `missing` ranks of the world.
     ///
     /// # Errors
     ///
@@ -128,8 +125,8 @@ impl Peers {
         wait: &mut Wait,
         missing: impl FnOnce() -> Vec<usize>,
     ) -> Result<()> {
-        /// The number of iterations that only spin. A rank on another core usually responds within
-        /// them.
+        /// The number of iterations that only spin. A rank on another core usually responds during
+        /// these iterations.
         const SPINS: u32 = 64;
         wait.idle_polls += 1;
         if wait.idle_polls < SPINS {
@@ -146,8 +143,8 @@ impl Peers {
                 .iter()
                 .find_map(|rank| Some((*rank, self.absence(*rank, wait, waited)?)));
             match gone {
-                // All messages that the rank sent before it ended have arrived by now. The next
-                // iteration finds them.
+                // All messages that the rank sent before its end have arrived. The next iteration
+                // receives them.
                 Some(_) if !wait.suspects => {
                     wait.suspects = true;
                     return Ok(());
@@ -164,8 +161,8 @@ impl Peers {
         Ok(())
     }
 
-    /// Searches for a deadlock: finds out whether any of the ranks waits for this one, directly or
-    /// through others.
+    /// Returns an error if a deadlock was found. Otherwise sends a probe to the missing ranks. The
+    /// probe returns if a missing rank waits for this rank, directly or through other ranks.
     fn search_deadlock(
         &mut self,
         comm: &Comm,
@@ -195,14 +192,14 @@ impl Peers {
         }
     }
 
-    /// Receives the control messages that were sent before the headers of the last members. The
-    /// opening has already polled MPI `polls` times. A member that failed does not count as
-    /// arrived, whatever it sent earlier.
+    /// Receives the control messages that were sent before the last members' headers. Returns an
+    /// error if a member has failed, even if its header has arrived. The opening has already polled
+    /// MPI `polls` times.
     pub(super) fn check_members(&mut self, comm: &Comm, work: &Work, polls: usize) -> Result<()> {
-        /// The polls without a control message after which the wait ends. Each poll of MPI may
-        /// receive only one or two messages, and yields the core where ranks share cores. A poll
-        /// may receive a message that only the next poll reports. So after the opening's last poll,
-        /// several messages may still arrive, one poll after another.
+        /// The number of consecutive polls without a control message that ends the wait. Each poll
+        /// of MPI may receive only one or two messages, and yields the core where ranks share
+        /// cores. A message that one poll receives may be reported only by the next poll. Therefore
+        /// several messages may still arrive after the opening's last poll.
         const QUIET: usize = 4;
         let mut quiet = polls.min(QUIET - 2);
         while quiet < QUIET {
@@ -243,7 +240,7 @@ impl Peers {
             .all(|(_, ends)| *ends)
     }
 
-    /// Receives all control messages that have arrived. Returns true if there were any.
+    /// Receives all control messages that have arrived. Returns true if any had arrived.
     pub(super) fn receive_control(&mut self, comm: &Comm) -> Result<bool> {
         let mut has_received = false;
         loop {
@@ -292,7 +289,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Sends a control message to ranks of the world, except this one.
+    /// Sends a control message to ranks of the world, except this rank.
     pub(super) fn notify(
         &mut self,
         comm: &Comm,
@@ -317,8 +314,8 @@ impl Peers {
         Ok(self.outgoing.is_empty())
     }
 
-    /// Records that this rank has dropped the group. When all members have dropped it, removes the
-    /// record.
+    /// Records that this rank has dropped the group. If all members have dropped the group, removes
+    /// the record.
     pub(super) fn drop_group(&mut self, members: &Members) {
         self.deadlocks.forget(members.group);
         let own = members.ranks[members.own];

@@ -1,5 +1,5 @@
 //! Reductions: each member reduces its part of all inputs in rank order, and sends the result to
-//! the others.
+//! the other members.
 //!
 //! Parts are cut into pieces. While one piece is reduced, the next pieces arrive, and the results
 //! of earlier pieces are sent.
@@ -13,11 +13,11 @@ use crate::collective::engine::{CallMemory, Work};
 use crate::collective::reduce_rows::reduce_rows;
 use crate::device::host_streams::HostFailure;
 
-/// The maximum length of a part that is one piece, in bytes, if the part fits in the ring. With
-/// shorter pieces, the waits between pieces would cost more than their overlap saves.
+/// The longest piece, in bytes, of inputs whose parts are at most this long. Shorter pieces would
+/// cost more in waits than their overlap saves.
 const WHOLE: usize = 2 << 20;
 
-/// The limits of the pieces of longer parts, in bytes: the longest and the shortest piece, and all
+/// The limits of pieces, in bytes: the longest piece of longer parts, the shortest piece, and all
 /// members' arrived pieces together.
 const LONGEST: usize = 1 << 20;
 const SHORTEST: usize = 16 << 10;
@@ -29,7 +29,7 @@ struct PartReduction<'a> {
     reduce: Reduce,
     own: usize,
     piece: usize,
-    /// The length of the part, and the length of its reduced beginning, in bytes.
+    /// The length of the part, and of its reduced prefix, in bytes.
     bytes: usize,
     reduced: usize,
     /// The input of each member.
@@ -40,12 +40,12 @@ struct PartReduction<'a> {
 /// Indices of the transfers by role. Each role has at most one transfer per member.
 #[derive(Default)]
 struct Roles {
-    /// Transfers that receive the inputs of others for this rank's part.
+    /// Transfers that receive the inputs of other members for this rank's part.
     input_receives: Vec<usize>,
     /// Transfers that send this rank's results.
     result_sends: Vec<usize>,
-    /// Transfers that receive the results of others. If a result overwrites an input that this rank
-    /// sends, also the transfer that sends it.
+    /// Transfers that receive the results of other members. If a result overwrites an input that
+    /// this rank sends, the second index is the input's transfer.
     result_receives: Vec<(usize, Option<usize>)>,
 }
 
@@ -54,7 +54,8 @@ impl MpiEngine {
     ///
     /// # Safety
     ///
-    /// As for [`run`](crate::collective::engine::Engine::run); the members agreed on the call.
+    /// The contract of [`run`](crate::collective::engine::Engine::run) must hold, and the members
+    /// must have agreed on the call.
     pub(super) unsafe fn reduce(
         &mut self,
         work: &Work,
@@ -63,15 +64,16 @@ impl MpiEngine {
     ) -> Result<(), HostFailure> {
         let size = work.members.size();
         let piece = piece(size, work.call.bytes());
-        // One row for each other member, and one row for results that this rank does not store.
+        // The ring has one row for each other member, and one row for results that this rank does
+        // not store.
         let words = size * WINDOW * piece / size_of::<u64>();
         let mut ring = std::mem::take(&mut self.ring);
         if ring.len() < words {
-            // Zeroed, so that pages that are never accessed use no physical memory.
+            // The ring is zeroed, so that pages that are never accessed use no physical memory.
             ring = vec![0; words];
         }
-        // SAFETY: by this function's contract; the ring lives until nothing is in flight;
-        // otherwise, it is leaked.
+        // SAFETY: this function has the callee's contract, and the ring has `words` words. The ring
+        // lives until nothing is in flight, or it is leaked.
         let outcome = unsafe { self.reduce_in(work, memory, (reduce, piece), &mut ring) };
         match outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
             true => std::mem::forget(ring),
@@ -82,7 +84,8 @@ impl MpiEngine {
 
     /// # Safety
     ///
-    /// As for [`reduce`](Self::reduce). The ring has `WINDOW` pieces for each member.
+    /// The contract of [`reduce`](Self::reduce) must hold. The ring has `WINDOW` pieces for each
+    /// member.
     unsafe fn reduce_in(
         &mut self,
         work: &Work,
@@ -97,7 +100,7 @@ impl MpiEngine {
         let (source, bytes) = input_for(work, memory, own);
         let result = match work.call.operation {
             Operation::ReduceScatter(_) => Ring::whole(memory.target),
-            // This rank's array must not change.
+            // The array of a rank that is not the root must not change.
             Operation::Reduce(_, root) if root != own => Ring {
                 memory: row(own),
                 wrap,
@@ -122,12 +125,12 @@ impl MpiEngine {
             rows: rows.collect(),
             result,
         };
-        // SAFETY: by this function's contract; rows and result are as long as the part, or rings of
-        // `WINDOW` pieces.
+        // SAFETY: this function has the callee's contract. Rows and result are as long as the part,
+        // or rings of `WINDOW` pieces.
         let (mut transfers, roles) = unsafe { transfers(work, memory, &part) };
         let mut step = |transfers: &mut [Transfer]| {
-            // SAFETY: as before; the transfers record which pieces have arrived and which are no
-            // longer read.
+            // SAFETY: the transfers and the roles are from `transfers`, and their memory is still
+            // valid.
             unsafe { part.step(transfers, &roles) }
         };
         self.carry(work, &mut transfers, &mut step)
@@ -159,8 +162,8 @@ fn offset(work: &Work, member: usize) -> usize {
 ///
 /// # Safety
 ///
-/// As for [`reduce`](MpiEngine::reduce); the part's rows and result are as long as the part, or
-/// rings.
+/// The contract of [`reduce`](MpiEngine::reduce) must hold. The part's rows and result are as long
+/// as the part, or rings.
 unsafe fn transfers(
     work: &Work,
     memory: CallMemory,
@@ -173,8 +176,8 @@ unsafe fn transfers(
         _ => None,
     };
     let has_results = !matches!(work.call.operation, Operation::ReduceScatter(_));
-    // SAFETY: by this function's contract. A piece becomes ready when its data is written, or when
-    // nothing reads the memory that it overwrites.
+    // SAFETY: the memory is valid by this function's contract. A piece becomes ready when its data
+    // is written, or when nothing reads the memory that it overwrites.
     let transfer = |peer, tag, direction, memory, bytes| unsafe {
         Transfer::new(peer, (tag, direction), memory, (bytes, part.piece))
     };
@@ -236,15 +239,14 @@ impl PartReduction<'_> {
     ///
     /// # Safety
     ///
-    /// The transfers and the roles are those that [`transfers`] returned, and their memory is still
-    /// valid.
+    /// [`transfers`] returned the transfers and the roles, and their memory is still valid.
     unsafe fn step(&mut self, transfers: &mut [Transfer], roles: &Roles) -> bool {
         let end = (self.reduced + self.piece).min(self.bytes);
         let has_arrived = roles
             .input_receives
             .iter()
             .all(|take| transfers[*take].done() >= end);
-        // In a ring, the result overwrites the result that was `wrap` bytes before.
+        // In a ring, a result overwrites the result `wrap` bytes before it.
         let has_left = self.result.wrap == usize::MAX
             || roles
                 .result_sends
@@ -259,9 +261,9 @@ impl PartReduction<'_> {
                 .map(|row| row.at(self.reduced).cast_const())
                 .collect();
             let (target, count) = (self.result.at(self.reduced), (end - self.reduced) / width);
-            // SAFETY: all rows have arrived up to the end; pieces are whole, aligned elements,
-            // because rings and parts are. Nothing uses the target: the results that it held have
-            // been sent.
+            // SAFETY: all rows have arrived up to `end`. Pieces are whole, aligned elements,
+            // because rings and parts are aligned. Nothing uses the target, because its earlier
+            // results have been sent.
             unsafe { reduce_rows((self.reduce, self.call.dtype), &rows, &[target], count) };
             self.reduced = end;
         }

@@ -1,5 +1,5 @@
-//! The end of a rank. The rank signs off from the others, so that MPI can be finalised, or it
-//! aborts all ranks.
+//! The shutdown of a rank. The rank announces its end, so that MPI can be finalised, or it aborts
+//! all ranks.
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -24,13 +24,13 @@ pub(super) struct Shutdown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExitStep {
     Finalise,
-    /// Do nothing: MPI is or was finalised elsewhere.
+    /// No step: the program finalises MPI itself.
     Skip,
-    /// Abort, because other processes do not end by themselves.
+    /// An abort, because other processes do not end by themselves.
     Abort,
 }
 
-/// The time that a failed rank waits for the others to end.
+/// The time that a failed rank waits for the other ranks to end.
 pub(super) const LAST_WAIT: Duration = Duration::from_secs(2);
 
 impl Shutdown {
@@ -73,8 +73,9 @@ pub(super) fn is_finalised() -> bool {
 }
 
 impl MpiEngine {
-    /// Announces that this process ends, and waits until all others end. `MPI_Finalize` also waits
-    /// for the others, but cannot receive a message about a failure.
+    /// Announces that this process ends. If the library initialised MPI, also waits until all other
+    /// processes end. `MPI_Finalize` waits for them, too, but cannot receive a message about a
+    /// failure.
     pub(super) fn sign_off(&mut self) -> Result<ExitStep> {
         if self.shutdown.is_over() {
             return Ok(ExitStep::Skip);
@@ -89,7 +90,7 @@ impl MpiEngine {
             let all_end = self.peers.all_end(self.comm.rank);
             let waited = began.elapsed();
             let end = match self.shutdown.is_ours {
-                // No rank receives messages from now on.
+                // All ranks end, so no rank receives further messages.
                 true if all_end && (is_sent || waited >= LAST_WAIT) => Some(ExitStep::Finalise),
                 true if self.broken.is_some() && !self.has_left && waited >= LAST_WAIT => {
                     Some(ExitStep::Abort)

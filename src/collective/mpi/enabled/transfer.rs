@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::comm::{Comm, MpiRequest, Tag, arrived_of};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The number of pieces of a transfer in flight at once: the current piece, and the next piece, so
-/// that it starts without delay.
+/// The number of pieces of a transfer in flight at once: the current piece, and the next piece,
+/// which then starts without delay.
 pub(super) const WINDOW: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub(super) enum TransferDirection {
     In,
 }
 
-/// A transfer of bytes between this rank and another rank, in pieces of a length that both ranks
-/// know.
+/// A transfer of bytes between this rank and another rank, in pieces. Both ranks use pieces of
+/// equal length.
 ///
 /// Invariant: done ≤ begun ≤ ready ≤ bytes, and `in_flight` has the pieces from done to begun, in
 /// order.
@@ -35,7 +35,6 @@ pub(super) struct Transfer {
     in_flight: VecDeque<Piece>,
 }
 
-/// A piece in flight.
 #[derive(Debug)]
 struct Piece {
     request: MpiRequest,
@@ -44,7 +43,7 @@ struct Piece {
     arrived: Option<usize>,
 }
 
-/// Memory as a ring of its latest pieces: byte `i` of a transfer is at `i % wrap`.
+/// A ring buffer of the latest pieces: byte `i` of a transfer is at `i % wrap`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     pub(super) memory: *mut u8,
@@ -52,7 +51,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Returns memory that is as long as the transfer.
+    /// Returns a ring that never wraps, for memory as long as the transfer.
     pub(super) fn whole(memory: *mut u8) -> Self {
         Self {
             memory,
@@ -66,14 +65,14 @@ impl Ring {
 }
 
 impl Transfer {
-    /// Creates a transfer of `bytes` bytes, in pieces of `piece` bytes, of which nothing is ready.
+    /// Creates a transfer of `bytes` bytes, in pieces of `piece` bytes. No piece is ready.
     ///
     /// # Safety
     ///
-    /// The memory has `bytes` bytes, or the number of bytes of the ring, if that is less. It is
-    /// readable, and for a receiving transfer also writable. While a piece is ready and not done,
-    /// nothing else writes to its memory. In a receiving transfer, nothing else reads the piece
-    /// either. The memory stays valid until all pieces are done or cancelled.
+    /// The memory has `bytes` bytes, or the ring's `wrap` bytes if these are fewer. It is readable,
+    /// and for a receiving transfer also writable. While a piece is ready and not done, nothing
+    /// else writes to its memory. In a receiving transfer, nothing else reads the piece either. The
+    /// memory stays valid until all pieces are done or cancelled.
     pub(super) unsafe fn new(
         peer: usize,
         (tag, direction): (Tag, TransferDirection),
@@ -100,7 +99,7 @@ impl Transfer {
         self
     }
 
-    /// Returns the number of bytes, from the first on, that have been transferred.
+    /// Returns the length of the transferred prefix, in bytes.
     pub(super) fn done(&self) -> usize {
         self.done
     }
@@ -145,8 +144,8 @@ impl Transfer {
         Ok(true)
     }
 
-    /// Counts the leading pieces that are done. A piece behind a piece that is in flight does not
-    /// count.
+    /// Counts the leading pieces that are done. A piece after an unfinished piece does not count
+    /// yet.
     fn count_arrived(&mut self) -> Result<()> {
         while let Some(piece) = self.in_flight.front() {
             let Some(arrived) = piece.arrived else {

@@ -1,4 +1,4 @@
-//! The world of a process: its beginning and its end.
+//! The start and the end of a process's world.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -18,7 +18,7 @@ use crate::sync::Arc;
 use crate::sync::at_exit::at_exit;
 use crate::sync::plain::Mutex;
 
-/// The rank of this process, from the first use on.
+/// The MPI rank of this process, created at its first use.
 #[derive(Debug)]
 struct World {
     worker: Arc<Worker>,
@@ -29,7 +29,7 @@ struct World {
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 
-/// True if the library initialised MPI, even for a world that then failed to start.
+/// True if the library initialised MPI, even if the world then failed to start.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
 /// Returns the group of all ranks. `takes_device_memory` overrides the MPI library's own report of
@@ -75,8 +75,8 @@ fn initialise() -> Result<bool> {
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     let (mut is_initialised, mut threads): (c_int, c_int) = (0, 0);
-    // SAFETY: MPI allows the first call at any time; its result decides which of the other calls
-    // run. The pointers are to variables of this function.
+    // SAFETY: MPI allows `MPI_Initialized` at any time, and its result selects an allowed call. The
+    // pointers are to variables of this function.
     unsafe {
         check("MPI_Initialized", ffi::MPI_Initialized(&mut is_initialised))?;
         let code = match is_initialised != 0 {
@@ -132,7 +132,7 @@ fn finalise() {
 /// Aborts the processes of all ranks, including this one.
 fn abort() {
     if !is_finalised() {
-        // SAFETY: MPI is initialised; the call takes no memory.
+        // SAFETY: MPI is initialised, and the call accesses no memory of this program.
         unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, 1) };
     }
 }
