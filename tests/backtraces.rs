@@ -5,8 +5,8 @@ use std::hint::black_box;
 use cachescope::record::{EventKind, RecordOptions, Recording};
 use cachescope::{Array, Device, DeviceConfig, Result, cache_scope};
 
-/// Does work after a call. Without this work, the call would be a tail call, which leaves no frame
-/// of the caller.
+/// Uses the result of a call. Otherwise, the call would be a tail call, which leaves no frame of
+/// the caller.
 fn used(array: Array<f32>) -> Result<Array<f32>> {
     Ok(black_box(array))
 }
@@ -32,8 +32,8 @@ fn from_the_tail() -> Result<Array<f32>> {
     Array::ones([1000])
 }
 
-/// Runs `program` on a new device with this choice of backtraces. Returns the recording and the
-/// result.
+/// Records `program` on a new device, with backtraces if `backtraces`. Returns the recording and
+/// the program's result.
 fn record<R>(backtraces: bool, program: impl FnOnce() -> Result<R>) -> Result<(Recording, R)> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _device = device.enter();

@@ -210,7 +210,7 @@ fn a_log_has_the_pages_that_a_pool_reserves() {
         "child_allocates_three_units",
         &[("CACHESCOPE_PROFILE", log.path())],
     );
-    // The device of the process keeps its segments until the end.
+    // The device of the process keeps its segments until the process exits.
     assert_eq!(log.rows(), [("allocate".to_owned(), 2 << 20)]);
 }
 

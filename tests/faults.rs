@@ -1,15 +1,15 @@
-//! Programs in which each reservation fails in turn. A program ends with an error or succeeds, its
-//! results are correct, and nothing leaks.
+//! Programs in which each reservation fails in turn. A program returns an error or correct results,
+//! and leaks nothing.
 
 use cachescope::{Array, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat};
 use under_test::device_with;
 
-/// The way in which a device reserves memory.
+/// The growth of a device's reserved memory.
 #[derive(Clone, Copy, Debug)]
 enum Growth {
-    /// By pages. An array has some pages alone.
+    /// Growth by pages. At least one page of each array contains no other array.
     InPlace,
-    /// By whole segments. Every array has a separate segment.
+    /// Growth by whole segments. Each array has a separate segment.
     BySegments,
 }
 
@@ -52,7 +52,7 @@ fn device(fault: Option<FaultPlan>, growth: Growth) -> Device {
     device_with(config).unwrap()
 }
 
-/// Runs the program, checks that it releases all memory, and returns whether it succeeded.
+/// Runs the program, and checks that it releases all memory. Returns whether the program succeeded.
 fn survives(fault: Option<FaultPlan>, policy: Policy, growth: Growth) -> bool {
     let device = device(fault, growth);
     let outcome = program(&device, policy, growth.len());
@@ -113,9 +113,9 @@ fn failures_at_random_do_no_harm() {
     }
 }
 
-/// Updates two arrays of different shapes, whose new values each need memory for a row that is
-/// computed once. The second row is longer, so that it does not fit into the memory of the first.
-/// Returns whether the update succeeded; `None` if an earlier call failed.
+/// Updates two arrays of different shapes. Each update needs memory for a row that is computed
+/// once. The second row is longer, so that it does not fit into the memory of the first row.
+/// Returns whether the update succeeded, or `None` if an earlier call failed.
 fn updates_all_or_none(nth: u64, growth: Growth) -> Option<bool> {
     let device = device(Some(FaultPlan::From(nth)), growth);
     let _guard = device.enter();

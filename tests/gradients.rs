@@ -1,10 +1,10 @@
-//! A training step's gradients, compared with finite differences. The results of the step's
-//! operations must be consistent with their derivatives.
+//! Gradients of a training step, derived by hand and compared with finite differences. The
+//! comparison tests the operations of the step.
 
 use cachescope::{Array, Generator, Result, cache_scope, select};
 
 /// The distance between the two points of a finite difference. In `f64`, the errors of rounding and
-/// of curvature are about 1e-8.
+/// curvature are about 1e-8.
 const STEP: f64 = 1e-4;
 const TOLERANCE: f64 = 1e-7;
 
@@ -70,7 +70,8 @@ impl Network {
         ])
     }
 
-    /// Returns the loss with one element of a parameter changed in place.
+    /// Returns the loss after `change` is added to one element of a parameter. Restores the
+    /// element.
     fn loss_with(&mut self, which: usize, at: usize, change: f64) -> Result<f64> {
         let parameter = &mut self.parameters[which];
         let places = Array::arange(0, parameter.len() as i64, 1)?.reshape(parameter.shape())?;
@@ -104,8 +105,8 @@ fn gradients_are_those_of_differences() -> Result<()> {
 #[test]
 fn a_step_down_the_gradient_loses_what_it_promises() -> Result<()> {
     let mut network = Network::new()?;
-    // To first order, a step of `rate` times the gradient lowers the loss by `rate` times its
-    // square.
+    // To first order, a step of `rate` times the gradient lowers the loss by `rate` times the
+    // gradient's squared norm.
     let rate = 1e-4;
     for _ in 0..20 {
         cache_scope!("descent by hand", {
@@ -128,7 +129,7 @@ fn the_probabilities_of_a_row_add_up() -> Result<()> {
     let (_, logarithms) = Network::new()?.forward()?;
     let totals = logarithms.exp().sum_axis(1)?;
     assert!((totals - 1.0).abs().max()?.item()? < 1e-15);
-    // The gradient of a row's scores therefore sums to 0.
+    // Because a row's probabilities sum to 1, the gradient of the row's scores sums to 0.
     let gradients = Network::new()?.gradients()?;
     assert!(gradients[3].sum()?.item()?.abs() < 1e-15);
     Ok(())

@@ -1,9 +1,9 @@
-//! The suite of the macros. `renamed` runs it from edition 2021, from this edition, and on a CUDA
-//! device.
+//! The suite of the macros, in edition 2024, on the host and on a CUDA device. The package
+//! `renamed` contains the suite in edition 2021.
 
 #![deny(warnings)]
 
-// A crate determines the meaning of `::core`. The expansion must not depend on it.
+// A user's crate can redefine `::core`. The macros' expansions must not depend on `::core`.
 extern crate alloc as core;
 extern crate cachescope as scoped;
 

@@ -1,7 +1,6 @@
-//! The suites of the library. Each suite runs in a separate process, on the host, and on a CUDA
-//! device if the device tests something new. The CUDA device is the real device if there is one,
-//! otherwise the emulated device. On the emulated device, few suites run without
-//! `CACHESCOPE_EMULATOR_ALL=1`.
+//! The suites of the library. Each suite runs in a separate process on the host. If the device
+//! matters, the suite also runs on a CUDA device. The device is emulated if there is no real
+//! device. On the emulated device, few suites run without `CACHESCOPE_EMULATOR_ALL=1`.
 
 #[cfg(feature = "backtraces")]
 mod backtraces;
@@ -25,11 +24,11 @@ mod train_digits;
 use cuda_emulator::{Run, Suite};
 use proptest::test_runner::{FailurePersistence, FileFailurePersistence};
 
-/// The memory of the emulated device. It exceeds the limit of every test, because untouched memory
+/// The memory size of the emulated device. It exceeds the limit of every test. Untouched memory
 /// costs nothing.
 const MEMORY: (&str, &str) = ("CACHESCOPE_EMULATOR_MEMORY", "17179869184");
-/// The variable that makes the emulator check that the host does not access the device's memory.
-/// The check takes time in every call that waits.
+/// The variable that makes the emulator detect accesses of the host to device memory. The check
+/// slows every call that waits.
 const GUARD: (&str, &str) = ("CACHESCOPE_EMULATOR_GUARD", "1");
 
 const HOST: Run = Run::host();
@@ -38,14 +37,14 @@ const GUARDED: Run = CUDA.with(&[MEMORY, GUARD]);
 
 const HAS_CUDA: bool = cfg!(feature = "cuda");
 
-/// The reason why some tests of the host are not valid on CUDA.
+/// A reason to skip a test on CUDA devices.
 const DEFERRED: &str =
     "a drop waits for nothing there, so that a segment is released by the next call";
 const LATER: &str = "there, a bad index is returned by the next call that waits";
 const EARLY: &str = "a real device may have done the work before anybody looks whether it has";
 
-/// One test runs at a time, because all tests share one context. A release waits for all streams of
-/// the context, including streams that another test delays.
+/// A serial run, because all tests share one context. A release waits for all streams of the
+/// context, including streams that another test delays.
 const ALONE: Run = CUDA.serial();
 
 const POOLS: Run = ALONE.without(&[
@@ -85,7 +84,7 @@ static SUITES: [Suite; 17] = [
     suite("scopes", &[HOST, CUDA.always()]),
     suite("streams", &[HOST, STREAMS]),
     suite("stress", &[HOST, CUDA]),
-    // The reservations in this suite are of millions of elements.
+    // The suite reserves memory for millions of elements.
     suite("faults", &[HOST, CUDA.long()]),
     suite("recording", &[HOST]),
     suite("backtraces", &[HOST]),
@@ -99,7 +98,7 @@ static SUITES: [Suite; 17] = [
     suite("collective", &[HOST]),
     suite("budgets", &[HOST]),
     suite("dry_runs", &[HOST]),
-    // The epochs in this suite have hundreds of steps.
+    // Each epoch of the suite has hundreds of steps.
     suite("train_digits", &[HOST, CUDA.long()]),
 ];
 

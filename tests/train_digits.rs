@@ -13,7 +13,7 @@ use flate2::write::GzEncoder;
 /// The arguments of a short run.
 const QUICK: [&str; 6] = ["--epochs", "1", "--hidden", "16", "--batch-size", "128"];
 
-/// Returns the example's command, in an environment without settings of devices.
+/// Returns the example's command, without the environment variables of device settings.
 fn example() -> Command {
     let test = std::env::current_exe().unwrap();
     let profile = test
@@ -188,7 +188,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
-/// Returns an image of zeros with a label.
+/// Returns a CSV row: an image of zeros and a label.
 fn line(label: &str) -> String {
     "0,".repeat(64) + label
 }
@@ -398,8 +398,8 @@ fn a_malformed_variable_is_named() {
     ] {
         let mut command = example();
         if variable != "CACHESCOPE_DEVICE" {
-            // If an argument names a CUDA device, the device is opened and reads these variables at
-            // once.
+            // `--device host` avoids a CUDA device, which would read these variables as soon as it
+            // is opened.
             command.args(["--device", "host"]);
         }
         let output = command.args(QUICK).env(variable, value).output().unwrap();
@@ -426,7 +426,7 @@ fn several_ranks_learn_what_one_does() {
         assert!(output.status.success(), "{output:?}");
         let count = ranks.trim_start_matches("threads:");
         assert!(stdout(&output).contains(&format!("on {count} ranks")));
-        // The samples of the last batch beyond a multiple of the number of ranks are left out.
+        // If a batch is not a multiple of the number of ranks, its last samples are skipped.
         assert!((accuracy(&output) - alone).abs() < 0.03, "{ranks}");
     }
 }

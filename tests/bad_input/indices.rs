@@ -28,8 +28,8 @@ fn indices_out_of_range() {
         let says = ["bincount", &number, "below 3", "[3]"];
         refused(places(&[0, 2, bad]).bincount(3), KIND, &says);
     }
-    // The valid indices before the bad index wrote nothing, neither to this array nor through the
-    // other handle.
+    // The valid indices before the bad index wrote nothing to `target` or to `a`, which shares the
+    // memory of `target`.
     assert_eq!(target.to_vec().unwrap(), [1.0; 6]);
     target.fill(5.0).unwrap();
     let bad = places(&[0, 0, 3]).unsqueeze(0).unwrap();

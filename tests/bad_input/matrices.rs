@@ -38,7 +38,7 @@ fn whose_right_sides_do_not_fit() {
     let a = ones(&[2, 3, 3]);
     let rows = |operation, shape| [operation, "[2, 3, 3]", shape, "a has 3 rows, b has 2"];
     refused(linalg::solve(&a, &ones(&[2])), KIND, &rows("solve", "[2]"));
-    // The right operand is a matrix, not two vectors.
+    // A right operand of shape [2, 3] is one matrix, not two vectors.
     let right = ones(&[2, 3]);
     refused(linalg::solve(&a, &right), KIND, &rows("solve", "[2, 3]"));
     refused(linalg::lstsq(&a, &right), KIND, &rows("lstsq", "[2, 3]"));

@@ -1,7 +1,7 @@
 //! Bad input, one test for each kind. Every operation that may get bad input returns an error of
 //! the right kind and never panics. The error names the operation, the shapes and the mistake.
 
-// Left out of builds of the whole workspace, which enable `safetensors`.
+// Builds of the whole workspace enable `safetensors`, so they leave out this module.
 #[cfg(all(feature = "npy", not(feature = "safetensors")))]
 mod formats;
 mod indices;

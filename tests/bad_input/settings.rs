@@ -1,12 +1,12 @@
-//! Settings outside of their domain: every function with a number that has a domain, and every kind
-//! of value outside of the domain.
+//! Settings outside of their domain. The tests cover every function with a bounded numeric setting,
+//! and every kind of invalid value.
 
 use cachescope::{Array, ErrorKind, Result};
 use half::{bf16, f16};
 
 use super::ones;
 
-/// A call with a setting, the setting's name, and the values that the call refuses and takes.
+/// A call with a setting, the setting's name, and the values that the call refuses and accepts.
 struct Setting {
     name: &'static str,
     setting: &'static str,

@@ -22,13 +22,13 @@ fn shapes_that_do_not_match() {
     refused(a.lt(&b).eval(), KIND, &with("lt"));
     refused(select(a.gt(0.0), &a, &b).eval(), KIND, &with("select"));
     refused(select(b.gt(0.0), &a, 0.0).eval(), KIND, &with("select"));
-    // The error names the first mistake, independent of the rest of the expression.
+    // The error names the first mismatch, not the operation around it.
     refused(((&a + &b) * ones(&[7])).exp().eval(), KIND, &with("add"));
     refused((&a + &b).sum(), KIND, &with("add"));
     refused((&a + &b).max_axis(0), KIND, &with("add"));
     refused(a.clone().assign(&b), KIND, &with("assign"));
     refused(a.clone().update(|a| a + &b), KIND, &with("add"));
-    // A target does not grow.
+    // `assign` does not broadcast its target.
     refused(ones(&[3]).assign(&a), KIND, &["assign", "[2, 3]", "[3]"]);
 
     refused(a.matmul(&b), KIND, &with("matmul"));
@@ -62,7 +62,7 @@ fn shapes_that_do_not_match() {
         KIND,
         &["scatter_add", "[2, 3]", "[2, 5]"],
     );
-    // The indices fit the target. The source fits neither of them.
+    // The indices fit the target. The source fits neither the indices nor the target.
     let source = a.clone().scatter_add(&indices, &b, 1);
     refused(source, KIND, &["scatter_add", "[2, 3]", "[2, 5]", "[2, 4]"]);
 }
@@ -101,7 +101,7 @@ fn axes_out_of_range() {
         refused(a.argsort(axis), KIND, &with("argsort"));
         refused(a.topk(1, axis), KIND, &with("topk"));
     }
-    // The axis of an insertion may be one more than the last axis.
+    // An insertion also accepts the axis after the last axis.
     for axis in [3, -4] {
         refused(
             a.unsqueeze(axis),
@@ -231,7 +231,6 @@ fn ranks_above_eight() {
     refused(eight.unsqueeze(0), KIND, &with("unsqueeze"));
     let indices = Array::<i64>::zeros([1, 1]).unwrap();
     refused(eight.take(&indices, 0), KIND, &words);
-    // The rank is far above the limit.
     refused(Array::<u8>::zeros(vec![1; 300]), KIND, &["rank 300"]);
 }
 

@@ -20,7 +20,7 @@ fn reductions_of_nothing() {
     // Along the other axis there are no lanes, so the result is empty.
     assert_eq!(a.max_axis(0).unwrap().shape(), [0]);
     assert_eq!(a.argmin_axis(0).unwrap().shape(), [0]);
-    // An operation with an identity returns it.
+    // An operation with an identity element returns this element.
     assert_eq!(a.sum_axis(1).unwrap().to_vec().unwrap(), [0.0, 0.0]);
     assert!(a.mean().unwrap().item().unwrap().is_nan());
 }
@@ -48,7 +48,7 @@ fn integers_divided_by_zero_give_zero() {
     macro_rules! lowest {
         ($($type:ident)+) => {
             $(
-                // Arrays with one element, and with more elements than a block.
+                // The second length is above the length of a block.
                 for length in [1, 5000] {
                     let a = Array::full(length, $type::MIN).unwrap();
                     let quotients = (&a / -1).eval().unwrap().to_vec().unwrap();

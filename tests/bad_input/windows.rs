@@ -36,7 +36,7 @@ fn windows_that_do_not_fit() {
     );
 
     let image = ones(&[1, 4, 5]);
-    // A macro and not a function, so that errors have the lines of the calls.
+    // This is a macro, not a function, so that errors have the lines of the calls.
     macro_rules! pools {
         ($($name:ident)+) => {
             $(
@@ -118,7 +118,7 @@ fn kernels_that_do_not_fit() {
     const MISMATCH: ErrorKind = ErrorKind::ShapeMismatch;
     const INVALID: ErrorKind = ErrorKind::InvalidArgument;
     let x = ones(&[1, 4, 5, 6]);
-    // A macro and not a closure, so that errors have the lines of the calls.
+    // This is a macro, not a closure, so that errors have the lines of the calls.
     macro_rules! with {
         ($shape:expr, $options:expr) => {
             x.conv2d(&ones($shape), $options)
@@ -220,7 +220,7 @@ fn kernels_that_do_not_fit() {
     refused(with!(&[2, 3, 3], plain), MISMATCH, &both("[2, 3, 3]"));
     refused(with!(&[2, 4, 6], plain), INVALID, &both("[2, 4, 6]"));
     refused(with!(&[2, 4, 1, 3], plain), MISMATCH, &both("[2, 4, 1, 3]"));
-    // The first entries are for an axis that does not exist.
+    // The first elements are ignored, because this convolution has one spatial axis.
     let rows = ConvOptions {
         stride: [0, 1],
         padding: [9, 0],

@@ -1,27 +1,27 @@
-//! Handmade archives, with claims that no writer would write.
+//! Handmade archives, whose fields may be false.
 
 use std::io::Write;
 
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-/// Returns a NumPy file with this dictionary, and with these bytes after its header.
+/// Returns a NumPy file: a header with `dictionary`, followed by `elements`.
 pub(crate) fn npy(dictionary: &str, elements: &[u8]) -> Vec<u8> {
     let header = format!("{dictionary:<117}\n");
     [b"\x93NUMPY\x01\x00v\x00", header.as_bytes(), elements].concat()
 }
 
-/// Returns a NumPy file with an array of bytes, of one axis.
+/// Returns a NumPy file with a one-dimensional array of bytes.
 pub(crate) fn npy_of_bytes(elements: &[u8]) -> Vec<u8> {
     let count = elements.len();
     let dictionary = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({count},), }}");
     npy(&dictionary, elements)
 }
 
-/// An entry of an archive, with the fields that the archive claims.
+/// An entry of an archive, with the fields that the headers of the archive claim.
 #[derive(Clone)]
 pub(crate) struct Entry {
-    /// The names in the central directory, and in the header before the data.
+    /// The names in the central directory and in the local header.
     pub(crate) names: [&'static str; 2],
     pub(crate) is_deflated: bool,
     pub(crate) crc: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Returns an entry whose fields are true.
+    /// Returns an entry whose fields are correct.
     pub(crate) fn new(name: &'static str, data: &[u8], is_deflated: bool) -> Self {
         let mut crc = Crc::new();
         crc.update(data);
@@ -54,22 +54,22 @@ impl Entry {
         }
     }
 
-    /// Returns the fields that the central directory and the header before the data have in common.
+    /// Returns the fields that the central directory and the local header have in common.
     fn fields(&self, name: &str) -> Vec<u8> {
         let method = if self.is_deflated { 8u16 } else { 0 };
         let mut fields = vec![20, 0, 0, 0];
         fields.extend(method.to_le_bytes());
-        fields.extend([0, 0, 33, 0]); // The first of January 1980.
+        fields.extend([0, 0, 33, 0]); // The date is 1 January 1980.
         for number in [self.crc, self.stored_bytes, self.size_bytes] {
             fields.extend(number.to_le_bytes());
         }
         fields.extend((name.len() as u16).to_le_bytes());
-        fields.extend([0, 0]); // Nothing extra.
+        fields.extend([0, 0]); // The extra field is empty.
         fields
     }
 }
 
-/// Returns the archive of `entries`. If `is_long`, with the end of a ZIP64 archive.
+/// Returns an archive of `entries`. If `is_long`, the archive has the end records of ZIP64.
 pub(crate) fn archive(entries: &[Entry], is_long: bool) -> Vec<u8> {
     let (mut file, mut list) = (Vec::new(), Vec::new());
     for entry in entries {

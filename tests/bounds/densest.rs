@@ -1,4 +1,4 @@
-//! Snapshots with the most values for their length, up to the limit of memory.
+//! Snapshots with the highest density of values, up to the memory limit.
 
 use crate::bounds::pickles::{Pickler, snapshot};
 use crate::bounds::snapshots::{block, none, read, segment};
@@ -37,7 +37,7 @@ fn opcodes_of_one_byte_take_little_memory() {
             Err(_) => assert!(profiles.is_err()),
         }
     }
-    // Contains many containers that grow in turn.
+    // Each of the lists is appended to the list before it.
     let mut bytes = b"\x80\x04".to_vec();
     bytes.extend(b"]".repeat(500_000));
     bytes.extend(b"a".repeat(499_999));
@@ -64,7 +64,7 @@ fn frames_of_one_byte_take_little_memory() {
 /// A function that writes `count` values of one kind into the segments and traces of a snapshot.
 type Many = fn(segments: bool, pickler: &mut Pickler, count: usize);
 
-/// Writes, as the traces, a list with one list of the values that `items` writes.
+/// Writes the values of `items` as the only trace. For the segments, writes an empty list.
 fn one_trace(segments: bool, pickler: &mut Pickler, items: impl FnOnce(&mut Pickler)) {
     if segments {
         return none(pickler);
@@ -183,7 +183,7 @@ fn as_much_as_is_read_takes_no_more_than_the_limit() {
                 |pickler| many(true, pickler, count),
                 |pickler| {
                     many(false, pickler, count);
-                    // The text has space for more values than the constant.
+                    // The long text raises the memory limit, which grows with the file's length.
                     pickler.text(&"padding".repeat(20_000));
                     pickler.bytes.push(b'N');
                 },

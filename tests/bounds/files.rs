@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::bounds::archives::{self, Entry};
 use crate::bounds::heap::peak_of;
 
-/// The path of a test's own file, which is removed on drop.
+/// The path of a temporary file, which is removed on drop.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -22,7 +22,7 @@ impl Scratch {
         Self(std::env::temp_dir().join(unique))
     }
 
-    /// Writes these bytes to the file. It overwrites the file in place, because some file systems
+    /// Writes these bytes to the file. Overwrites the file in place, because some file systems
     /// write through to the disk if a file is emptied first.
     pub(crate) fn hold(&self, bytes: &[u8]) -> io::Result<()> {
         let mut options = File::options();
@@ -48,11 +48,10 @@ impl Drop for Scratch {
     }
 }
 
-/// The heap memory that reading a file of any length uses: a buffer of constant size, and the texts
-/// of errors.
+/// The heap memory for a file of any length: a buffer of constant size, and the texts of errors.
 const FIXED_BYTES: u64 = 16 << 10;
 
-/// Reads a file of `bytes`, and checks that the length of the file bounds the memory for it.
+/// Reads a file of `bytes`, and checks that the file's length bounds the memory use.
 ///
 /// The device's pool caches nothing, so the reserved bytes are the requested bytes.
 #[track_caller]
@@ -87,7 +86,7 @@ fn bounded<R>(scratch: &Scratch, bytes: &[u8], read: impl FnOnce(&Path) -> Resul
     outcome
 }
 
-/// A function that reads one array of an archive, and returns whether it is the written array.
+/// A function that reads one array of an archive, and returns whether it equals the written array.
 type Reads = fn(&mut NpzReader) -> Result<bool>;
 
 fn reads<T: Element>(
@@ -103,8 +102,8 @@ fn reads<T: Element>(
 const FLOATS: [f32; 4] = [1.5, -2.0, 0.25, 4.0];
 const WIDE: [f64; 6] = [0.1, 1.0, 2.0, -3.0, 4e300, 5.0];
 
-/// Writes arrays of several types and ranks, and returns the functions that read them. No element
-/// is 0, because a comparison does not distinguish the signs of 0.
+/// Writes arrays of several types and ranks. Returns the archive, and the functions that read the
+/// arrays. No element is 0, because a comparison does not distinguish the signs of 0.
 fn written(name: &str, is_compressed: bool) -> Result<(Vec<u8>, [Reads; 4])> {
     let scratch = Scratch::new(name);
     let mut file = if is_compressed {
@@ -176,7 +175,7 @@ fn an_archive_that_is_cut_or_too_long_is_an_error() -> Result<()> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: crate::regressions(), ..ProptestConfig::default() })]
 
-    /// Changes several bytes at once, some in the ways that a damaged disk does.
+    /// Some bytes are overwritten by 0 or 0xff, like on a damaged disk.
     #[test]
     fn an_archive_with_bytes_overwritten_is_whole_or_an_error(
         is_compressed: bool,
@@ -191,7 +190,7 @@ proptest! {
     }
 }
 
-/// A file of one array has no checksum. The test can only check that its elements are bytes of the
+/// A file of one array has no checksum. The test can only check that the elements are bytes of the
 /// file.
 #[test]
 fn a_damaged_file_of_one_array_is_an_error_or_has_bytes_of_the_file() -> Result<()> {
@@ -237,7 +236,7 @@ pub(crate) fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
     assert!(error.location().is_some(), "{error}");
 }
 
-/// Reads `name` from the archive with these entries.
+/// Reads the array `name` from an archive of `entries`.
 fn read_one(name: &str, entries: &[Entry], is_long: bool) -> Result<Array<u8>> {
     let scratch = Scratch::new("by-hand.npz");
     let bytes = archives::archive(entries, is_long);
@@ -264,7 +263,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
             ErrorKind::Io,
             "takes 4294967000 bytes, of which it has 150",
         );
-        // The entry also claims these bytes, as many as deflate could have made from the data.
+        // The entry claims a larger size than deflate could produce from the stored data.
         let most = if is_deflated {
             1032 * honest.stored_bytes
         } else {
@@ -293,7 +292,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
             "has room for",
         );
     }
-    // If deflate could have made the claimed bytes, missing bytes are found at the end of the data.
+    // If deflate could have produced the claimed size, the error is found at the end of the data.
     let claims = archives::npy(&huge.replace("4294967000", "70000"), &[1; 150]);
     let entry = Entry {
         size_bytes: 128 + 70000,
@@ -303,7 +302,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
     Ok(())
 }
 
-/// Checks that data of the highest ratio that deflate can reach are not refused as a claim.
+/// Data with the highest compression ratio of deflate are not refused as a false claim.
 #[test]
 fn what_is_compressed_best_is_read() -> Result<()> {
     let zeros = vec![0; 4 << 20];
@@ -342,7 +341,7 @@ fn an_entry_is_as_long_as_its_array() {
                 "{size_bytes}"
             );
         }
-        // The data are longer than the claims of the central directory and of the array.
+        // The data are longer than the central directory and the array's header claim.
         let longer = Entry::new("a.npy", &[&data[..], &[5]].concat(), is_deflated);
         let entry = Entry {
             size_bytes: entry.size_bytes,
@@ -356,12 +355,11 @@ fn an_entry_is_as_long_as_its_array() {
     }
 }
 
-/// The decoder reports an early end if its stream breaks off, although the entry's data continue.
 #[test]
 fn a_stream_that_breaks_off_behind_the_array_is_an_error() {
     let mut entry = Entry::new("a.npy", &archives::npy_of_bytes(&[1, 2, 3, 4]), true);
     let other = Entry::new("a.npy", &archives::npy_of_bytes(&[1, 2, 3, 5]), true);
-    // The stream has no end, and its numbers do not match the checksum.
+    // The stream lacks its last byte, and its elements do not match the checksum.
     entry.data.clone_from(&other.data);
     entry.data.pop();
     entry.stored_bytes = entry.data.len() as u32;
@@ -406,7 +404,7 @@ fn an_archive_may_have_a_comment_and_something_before_it() -> Result<()> {
     Ok(())
 }
 
-/// If the end of an archive is damaged, an archive within it is not read in its place.
+/// If the end of an archive is damaged, a nested archive is not read instead.
 #[test]
 fn an_archive_within_an_archive_is_data() -> Result<()> {
     let inner = Entry::new("a.npy", &archives::npy_of_bytes(&[1, 2, 3]), false);

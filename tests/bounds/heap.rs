@@ -25,7 +25,7 @@ thread_local! {
     };
 }
 
-/// Counts a change of the bytes in use. While it happens, `more_bytes` additional bytes are in use.
+/// Adds `more_bytes` to the thread's live bytes, updates the peak, and subtracts `fewer_bytes`.
 fn count(more_bytes: usize, fewer_bytes: usize) {
     let mut heap = HEAP.get();
     heap.live_bytes += more_bytes as i64;
@@ -39,26 +39,26 @@ fn count(more_bytes: usize, fewer_bytes: usize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
-        // SAFETY: by this function's own contract.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
-        // SAFETY: by this function's own contract.
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, address: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // A reallocation counts as a copy.
+        // A reallocation counts as an allocation and a free.
         count(size, layout.size());
-        // SAFETY: by this function's own contract.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(address, layout, size) }
     }
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
         count(0, layout.size());
-        // SAFETY: by this function's own contract.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(address, layout) }
     }
 }

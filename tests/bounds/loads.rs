@@ -1,5 +1,4 @@
-//! Parameters that are loaded from hostile files, in memory that is bounded by the parameters'
-//! sizes.
+//! Loads parameters from hostile files. The parameters' sizes bound the memory use.
 
 use cachescope::grad::files;
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, PoolKind, Result};
@@ -9,14 +8,14 @@ use crate::bounds::files::{Scratch, fails};
 use crate::bounds::heap::peak_of;
 
 /// Loading uses memory in proportion to the sizes of the parameters. A larger array is refused
-/// because of its header.
+/// after its header is read.
 #[test]
 fn a_load_takes_memory_by_what_is_loaded() -> Result<()> {
     let dictionary =
         |shape: &str| format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
     let zeros = vec![0; 64 << 20];
     let small = Array::<f32>::zeros([2, 2])?;
-    // Other shapes have few elements, many elements, an overflowing length, or too many axes.
+    // The refused shapes have few elements, many elements, an overflowing length, or too many axes.
     for (shape, elements) in [
         ("(4,)", &zeros[..16]),
         ("(4096, 4096)", &zeros),
@@ -40,8 +39,8 @@ fn a_load_takes_memory_by_what_is_loaded() -> Result<()> {
         assert!(heap_bytes < 256 << 10, "{heap_bytes} of heap for {shape}");
         assert_eq!(device.memory_stats().peak_reserved_bytes, before, "{shape}");
     }
-    // The expected shape with more elements is an error, and needs only the memory of the expected
-    // elements.
+    // A file with the expected shape but more data is an error. It uses only the memory of the
+    // expected elements.
     let data = archives::npy(&dictionary("(2, 2)"), &zeros);
     let bytes = archives::archive(&[Entry::new("array.npy", &data, true)], false);
     let scratch = Scratch::new("longer.npz");

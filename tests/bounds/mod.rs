@@ -1,6 +1,5 @@
-//! The memory for input from outside, and for programs of any length. The memory is bounded by the
-//! size of the input, not by the claims of the input. The tests run on the host, where a device's
-//! memory is also memory of the process.
+//! The memory use of hostile input and of long programs. The size of the input bounds the memory,
+//! not the claims in the input. The tests run on the host, where device memory is process memory.
 
 #[cfg(feature = "npy")]
 mod archives;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// The memo number of a value, by which the pickle refers to the value again.
+/// The memo index of a value, by which the pickle refers to the value again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memo(u32);
 
@@ -66,7 +66,7 @@ impl Pickler {
         self.bytes.push(b'u');
     }
 
-    /// Stores the last value in the memo and returns its number.
+    /// Stores the last value in the memo and returns the memo index.
     pub(crate) fn remember(&mut self) -> Memo {
         let number = self.remembered;
         self.remembered += 1;
@@ -115,7 +115,7 @@ impl Pickler {
     }
 }
 
-/// Returns a snapshot, in which two functions write the lists `segments` and `device_traces`.
+/// Returns a snapshot. `segments` and `traces` write its lists `segments` and `device_traces`.
 pub(crate) fn snapshot(
     segments: impl FnOnce(&mut Pickler),
     traces: impl FnOnce(&mut Pickler),
@@ -130,7 +130,7 @@ pub(crate) fn snapshot(
     pickler.finish()
 }
 
-/// Returns a snapshot of one device without segments. `entries` writes the elements of its trace.
+/// Returns a snapshot of one device without segments. `entries` writes the entries of its trace.
 pub(crate) fn trace(entries: impl FnOnce(&mut Pickler)) -> Vec<u8> {
     let none = |pickler: &mut Pickler| {
         pickler.begin_list();

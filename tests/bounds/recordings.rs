@@ -1,4 +1,4 @@
-//! Entries of any length that are recorded, for `cache_record` or for a plan.
+//! The memory of the records of long entries, for `cache_record` and for plans.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,16 @@ use cachescope::{Buffer, CacheConfig, CacheStats, Device, DeviceConfig, Policy, 
 
 use crate::bounds::heap::peak_of;
 
-/// The maximum heap that an entry may take for its record, its plan and a copy of the record.
+/// The maximum heap memory of an entry's record, its plan and a copy of the record.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The maximum number of requests of an entry that is planned.
+/// The maximum number of requests in a planned entry.
 const PLANNED: u64 = 1 << 15;
 
-/// The maximum number of allocations of an entry that are recorded.
+/// The maximum number of recorded allocations in an entry.
 const RECORDED: u64 = 1 << 17;
 
-/// Returns a device with a scope of this configuration.
+/// Returns a device with the scope "long", which has this configuration.
 fn scope(config: CacheConfig) -> Result<(Device, ScopeHandle)> {
     let device = Device::host_with(DeviceConfig::default())?;
     device.configure_cache("long", config);
@@ -35,7 +35,7 @@ fn stats(device: &Device) -> CacheStats {
     device.cache_stats("long").unwrap()
 }
 
-/// Runs an entry that allocates and drops `count` times.
+/// Runs an entry that allocates and drops a buffer `count` times.
 fn pairs(device: &Device, scope: &ScopeHandle, count: u64) -> Result<()> {
     let _entry = scope.enter();
     for _ in 0..count {
@@ -56,7 +56,7 @@ fn short(device: &Device, scope: &ScopeHandle, first_bytes: usize) -> Result<Vec
 }
 
 /// Checks that short entries are planned: the third of three entries follows the plan. A different
-/// fourth entry diverges, which shows that there is a plan.
+/// fourth entry diverges, so a plan exists.
 #[track_caller]
 fn plans_short_entries(device: &Device, scope: &ScopeHandle) -> Result<()> {
     for _ in 0..2 {
@@ -99,7 +99,7 @@ fn ten_million_allocations_are_recorded_up_to_a_number() -> Result<()> {
             record: true,
             ..Default::default()
         })?;
-        // A shorter entry is enough for the other policies.
+        // For the other policies, a shorter entry suffices.
         let count = if policy == Policy::Recycle {
             COUNT
         } else {
@@ -108,7 +108,7 @@ fn ten_million_allocations_are_recorded_up_to_a_number() -> Result<()> {
         let (outcome, peak_bytes) = peak_of(|| {
             pairs(&device, &scope, count)?;
             let record = device.cache_record("long");
-            // While the next record grows, the previous one and a copy of it are in memory.
+            // While the next record grows, the previous record and a copy are in memory.
             pairs(&device, &scope, count)?;
             Ok(record)
         });
@@ -126,8 +126,6 @@ fn ten_million_allocations_are_recorded_up_to_a_number() -> Result<()> {
     Ok(())
 }
 
-/// If a recorded allocation is dropped after the record is full, the drop is recorded, within the
-/// entry or after it.
 #[test]
 fn drops_are_noted_after_the_record_is_full() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Bump] {
@@ -148,11 +146,11 @@ fn drops_are_noted_after_the_record_is_full() -> Result<()> {
         }
         let record = device.cache_record("long");
         assert_eq!(record.len() as u64, RECORDED);
-        // The first drop comes after all recorded events: all allocations, and all drops but two.
+        // `first` is dropped after `RECORDED` allocations and `RECORDED - 2` drops.
         assert_eq!(record[0].freed_at, Some(2 * RECORDED - 2), "{policy}");
         assert_eq!(record[1].freed_at, None);
         assert_eq!(stats(&device).unrecorded, 100);
-        // In this entry, another buffer has the number of the escaped buffer.
+        // In this entry, `another` has the index of the escaped buffer `second`.
         let _entry = scope.enter();
         let (other, another) = (Buffer::new(&device, 512)?, Buffer::new(&device, 512)?);
         drop(second);
@@ -188,8 +186,8 @@ fn blocks_of_a_dropped_record_return_as_usual() -> Result<()> {
     Ok(())
 }
 
-/// The record of an entry that is too long is not used. Therefore later entries are recorded less
-/// and less often. After a short entry, one more entry is needed to make a plan.
+/// The record of an entry that is too long is discarded, so later entries are recorded ever less
+/// often. After a short entry, the scope plans again.
 #[test]
 fn entries_that_stay_long_are_seldom_recorded() -> Result<()> {
     let (device, scope) = scope(planned())?;
@@ -227,8 +225,7 @@ fn the_longest_entry_that_is_planned() -> Result<()> {
     Ok(())
 }
 
-/// An entry that leaves its plan counts with all its steps, including the steps that followed the
-/// plan.
+/// The length of an entry that leaves its plan includes the steps that followed the plan.
 #[test]
 fn an_entry_that_leaves_its_plan_late_is_too_long_as_well() -> Result<()> {
     let (device, scope) = scope(planned())?;
@@ -246,14 +243,14 @@ fn an_entry_that_leaves_its_plan_late_is_too_long_as_well() -> Result<()> {
         PLANNED - 100,
         "of the entry planned by"
     );
-    // The entry followed the plan up to this step, so the plan remains valid.
+    // The entry diverged after the plan's last step, so the plan remains valid.
     pairs(&device, &scope, PLANNED - 100)?;
     assert_eq!(stats(&device).divergences, 1);
     plans_short_entries(&device, &scope)
 }
 
-/// These entries have the maximum length that is planned and recorded. If they were shorter,
-/// several of them would be planned together.
+/// These entries have the maximum planned or recorded length. If they were shorter, one plan would
+/// contain several of them.
 #[test]
 fn all_that_is_kept_of_entries_is_bounded() -> Result<()> {
     let (device, scope) = scope(CacheConfig {
@@ -286,7 +283,7 @@ fn all_that_is_kept_of_entries_is_bounded() -> Result<()> {
     let before = stats(&device).divergences;
     window(2048, PLANNED)?;
     assert_eq!(stats(&device).divergences, before);
-    // The plan has space for shorter requests, but not for longer ones.
+    // The plan has space for smaller requests, but not for larger requests.
     window(512, PLANNED)?;
     assert_eq!(stats(&device).divergences, before);
     window(4096, PLANNED)?;

@@ -1,4 +1,4 @@
-//! Snapshots that are made to use more memory or time than their length justifies.
+//! Hostile snapshots, made to use more memory or time than their length justifies.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,16 @@ use cachescope_tools::trace::{Snapshot, profiles};
 use crate::bounds::heap::peak_of;
 use crate::bounds::pickles::{Pickler, snapshot, trace};
 
-/// The memory that reading a file may use: a number of bytes for each byte of the file, and a
-/// number for any file.
+/// The memory limit for reading a file: a factor of the file's length, plus a constant.
 const BYTES_PER_BYTE: u64 = 64;
 const BYTES_FOR_ANY: u64 = 2 << 20;
 
-/// The time that reading a file may take on a busy machine: for each byte of the file, and for any
-/// file.
+/// The time limit for reading a file on a busy machine: a factor of the file's length, plus a
+/// constant.
 const TIME_PER_BYTE: Duration = Duration::from_micros(1);
 const TIME_FOR_ANY: Duration = Duration::from_secs(3);
 
-/// Runs `read` over a file of `bytes`. Asserts that memory and time are bounded in proportion to
-/// the length.
+/// Runs `read` on `bytes`, and asserts the limits of memory and time.
 #[track_caller]
 pub(crate) fn bounded<R>(bytes: &[u8], read: impl FnOnce(&[u8]) -> R) -> R {
     let begin = Instant::now();
@@ -43,7 +41,7 @@ pub(crate) fn read(bytes: &[u8]) -> (Result<Snapshot>, Result<Vec<Profile>>) {
     (snapshot, bounded(bytes, |bytes| profiles("file", bytes)))
 }
 
-/// Asserts that both readers refuse a file at `place`, because it refers to values too often.
+/// Asserts that both readers refuse a file with too many references to values, and name `place`.
 #[track_caller]
 fn refused(bytes: &[u8], place: &str) {
     let (snapshot, profiles) = read(bytes);
@@ -77,7 +75,7 @@ fn a_block_may_overlap_any_number_of_freed_ones() {
     assert_eq!(profiles.unwrap()[0].events.len() as u64, 2 * count + 1);
 }
 
-/// Writes a segment of 1 GiB with these blocks, on a device.
+/// Writes a segment of 1 GiB on a device. `blocks` writes the segment's blocks.
 pub(crate) fn segment(
     pickler: &mut Pickler,
     device: u64,
@@ -419,7 +417,7 @@ fn segments_that_span_many_reserved_ranges_are_decided_once() {
         },
     );
     let profile = read(&bytes).1.unwrap().remove(0);
-    // The gaps between the ranges were already reserved at the beginning.
+    // The profile counts the gaps between the ranges as reserved from the beginning.
     let bytes: u64 = profile.segments.iter().map(|segment| segment.bytes).sum();
     assert_eq!(profile.segments.len() as u64, count);
     assert_eq!(bytes, (1 << 60) - (count << 20));

@@ -1,4 +1,4 @@
-//! Budgets under memory limits and failures, and the values that they do not keep.
+//! Budgets under memory limits and failures, and the values that a budget does not keep.
 
 use super::*;
 
@@ -74,10 +74,9 @@ fn a_step_beyond_a_memory_limit_releases_what_it_can_compute_again() -> Result<(
     Ok(())
 }
 
-/// The middle of three parts.
+/// The range of the middle operand in a concatenation of three.
 const MIDDLE: std::ops::Range<usize> = 100_000..200_000;
 
-/// A budget does not keep operands for recomputation if no step saves them.
 #[test]
 fn a_budget_keeps_nothing_that_no_step_saves() -> Result<()> {
     let device = Device::host_with(DeviceConfig {
@@ -99,7 +98,7 @@ fn a_budget_keeps_nothing_that_no_step_saves() -> Result<()> {
         running.update(|running| running * 0.9 + 1.0)?;
         y.sum()
     };
-    value_and_grad(&x, &mut loss)?; // under the limit
+    value_and_grad(&x, &mut loss)?; // The tape is limited by memory, not by a budget.
     let budget = activation_budget(0);
     value_and_grad(&x, &mut loss)?;
     assert_eq!(budget.report().saved_bytes, 0);
@@ -107,8 +106,8 @@ fn a_budget_keeps_nothing_that_no_step_saves() -> Result<()> {
     Ok(())
 }
 
-/// A tape may set a budget itself under a memory limit. If it exceeds this budget, there is no
-/// error.
+/// Under a memory limit, a tape may set a budget itself. If the tape exceeds this budget, no error
+/// is returned.
 #[test]
 fn pressure_without_a_budget_is_no_error_of_a_budget() -> Result<()> {
     let device = Device::host_with(DeviceConfig {
@@ -136,8 +135,7 @@ fn pressure_without_a_budget_is_no_error_of_a_budget() -> Result<()> {
     Ok(())
 }
 
-/// A value may be computed in the memory of another value's part. Then it begins inside of the
-/// block.
+/// The update computes a value in the memory of `part`, which begins inside of a block.
 #[test]
 fn values_in_the_memory_of_others_have_second_derivatives() -> Result<()> {
     let x = Array::<f64>::rand(100)?;
@@ -150,8 +148,8 @@ fn values_in_the_memory_of_others_have_second_derivatives() -> Result<()> {
         part.sin().eval()?.square().sum()
     };
     let expected = hvp(&x, &v, loss)?;
-    // The error of the first pass names the pass's least budget, and the error of the second pass a
-    // larger one.
+    // The two passes of `hvp` may need different budgets. Each error names a larger least budget
+    // than the error before.
     let mut least = 0;
     let product = loop {
         let _budget = activation_budget(least);
@@ -168,8 +166,8 @@ fn values_in_the_memory_of_others_have_second_derivatives() -> Result<()> {
     Ok(())
 }
 
-/// Pressure on one device releases only values of this device, independent of the cost of other
-/// values.
+/// Pressure on one device releases only values of this device, even if other values cost less to
+/// recompute.
 #[test]
 fn pressure_releases_values_of_its_device() -> Result<()> {
     let limited = Device::host_with(DeviceConfig {

@@ -66,7 +66,7 @@ fn batch() -> Result<(Array<f32>, Array<i64>)> {
     Ok((Array::rand([5, 1, 10, 10])?, Array::randint(0, 11, [5, 8])?))
 }
 
-/// Returns the loss and all gradients as numbers, and the report of a budget.
+/// Returns the elements of the loss and of all gradients, and the report of the budget.
 fn gradients(budget_bytes: Option<u64>) -> Result<(Vec<Vec<f32>>, Option<BudgetReport>)> {
     let model = Model::new()?;
     let (images, words) = batch()?;
@@ -80,7 +80,7 @@ fn gradients(budget_bytes: Option<u64>) -> Result<(Vec<Vec<f32>>, Option<BudgetR
     Ok((numbers, budget.map(|budget| budget.report())))
 }
 
-/// Collects the elements of arrays.
+/// A visitor that collects the elements of arrays.
 struct Numbers<'a>(&'a mut Vec<Vec<f32>>);
 
 impl cachescope::grad::MapArrays for Numbers<'_> {
@@ -118,7 +118,7 @@ fn gradients_have_the_same_bits_with_every_budget() -> Result<()> {
         recomputed = report.recomputed_bytes;
         let text = report.to_string();
         assert!(text.contains("tests/budgets/mod.rs"), "{report}");
-        // A line is in the program, or in a layer.
+        // The report names lines of the program and of layers, but no lines of derivatives.
         assert!(!text.contains("derivatives"), "{report}");
     }
     let (some, report) = gradients(Some(least))?;
@@ -140,7 +140,7 @@ fn a_budget_that_cannot_be_met_says_the_least_that_can() -> Result<()> {
     );
     assert!(error.to_string().contains(file!()), "{error}");
     let least = least_bytes(error);
-    assert_eq!(least, 40_000); // The mask.
+    assert_eq!(least, 40_000); // The mask has 40,000 bytes.
     drop(budget);
     let _budget = activation_budget(least);
     value_and_grad(&x, loss)?;
@@ -164,7 +164,7 @@ fn budgets_nest_and_the_smallest_one_counts() -> Result<()> {
     value_and_grad(&x, chain)?;
     assert!(inner.report().saved_bytes <= 10_000);
     assert_eq!(inner.report().budget_bytes, 1 << 20);
-    drop(outer); // In any order.
+    drop(outer); // Budgets may be dropped in any order.
     let outer_bytes = inner.report().recomputed_bytes;
     value_and_grad(&x, chain)?;
     assert_eq!(inner.report().recomputed_bytes, outer_bytes);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Numbers for the choices of a random program.
+/// A linear congruential generator for the choices of a random program.
 struct Choices(u64);
 
 impl Choices {
@@ -15,7 +15,7 @@ impl Choices {
     }
 }
 
-/// Computes a loss by some forty operations, which `seed` chooses, on values of `[12, 12]`.
+/// Computes a loss by forty operations on values of `[12, 12]`. `seed` chooses the operations.
 fn random_program(x: &Array<f32>, seed: u64) -> Result<Array<f32>> {
     let mut choices = Choices(seed);
     let constant = Array::<f32>::rand([12, 12])?;
@@ -63,7 +63,7 @@ fn random_program(x: &Array<f32>, seed: u64) -> Result<Array<f32>> {
             _ => checkpoint(&one, |own| own.cos().eval()?.exp().eval()?.tanh().eval())?,
         };
         match choices.below(3) {
-            // The program drops its handle on the value.
+            // The program drops its handle on the replaced value.
             0 => {
                 let place = choices.below(values.len());
                 values[place] = next;

@@ -1,14 +1,15 @@
-//! Test bodies of a rank, with the expected results, for groups on any engine.
+//! The code and the expected results of each rank, for groups of threads and of processes.
 
 use cachescope::collective::{Exchanged, Group, Reduce};
 use cachescope::ndarray::s;
 use cachescope::{Array, Complex, Device, DeviceConfig, Element, Result};
 use half::{bf16, f16};
 
-/// A reduction, and its result from the values of all ranks.
+/// A reduction, and the function that computes its expected result from all ranks' values.
 type Expected = (Reduce, fn(&[usize]) -> f64);
 
-/// Returns the value of rank `rank` at `place`: a small whole number, which every type represents.
+/// Returns the value of rank `rank` at index `place`. Every element type represents the value
+/// exactly.
 fn given(rank: usize, place: usize) -> usize {
     (3 * rank + 5 * place) % 7
 }
@@ -20,7 +21,7 @@ fn array<T: Element>(rank: usize, count: usize, of: impl Fn(usize) -> T) -> Resu
     )
 }
 
-/// Checks every reduction of a type, for lengths near the units in which ranks divide the work.
+/// Checks `reductions` for one element type, with lengths near the size of a rank's chunk.
 fn reduces<T: Element + PartialEq + std::fmt::Debug>(
     group: &Group,
     of: fn(usize) -> T,
@@ -101,8 +102,8 @@ fn rounded(rank: usize, count: usize) -> Vec<f32> {
     (0..count).map(own).collect()
 }
 
-/// Checks that rounded sums are in the order of the ranks, independent of the rank that computes
-/// them. Therefore they are reproducible bit by bit.
+/// Checks that sums add the ranks' values in rank order, whichever rank computes them. Therefore
+/// rounded sums are reproducible bit by bit.
 pub(crate) fn sums_are_in_the_order_of_the_ranks(group: &Group) -> Result<()> {
     let size = group.size();
     for count in [10_000, 300_000] {
@@ -204,7 +205,7 @@ pub(crate) fn arrays_are_sent_and_received_in_order(group: &Group) -> Result<()>
     Ok(())
 }
 
-/// Checks that groups that share ranks do not receive each other's messages.
+/// Checks that groups with common ranks do not receive each other's messages.
 pub(crate) fn messages_of_groups_are_separate(group: &Group) -> Result<()> {
     let (own, size) = (group.rank(), group.size());
     let other = group.split(0, 0)?;
@@ -234,8 +235,7 @@ pub(crate) fn views_are_read_and_written(group: &Group) -> Result<()> {
     assert_eq!(columns.shape(), [2, 3]);
     let expected = [1.0, 5.0, 9.0, 3.0, 7.0, 11.0].map(summed);
     assert_eq!(columns.to_vec()?, expected);
-    // A view is written. The other elements do not change, nor does an array that shares the
-    // memory.
+    // A write to a view changes neither the other elements nor the array that shares the memory.
     let mut changed = whole.clone();
     exchange(group, &mut changed.slice_mut(s![0, ..])?)?;
     let expected = [0.0, 1.0, 2.0, 3.0].map(summed);
@@ -265,7 +265,7 @@ pub(crate) fn groups_divide(group: &Group) -> Result<()> {
     assert_eq!(ranks.to_vec()?, same);
     assert_eq!(same[half.rank()], own as i32);
     assert_eq!(x.to_vec()?, [same.iter().sum::<i32>(); 4]);
-    // The whole group remains usable, and a part can be split again.
+    // The whole group remains usable, and a split group can be split again.
     group.all_reduce_in_place(&mut x, Reduce::Max)?;
     let alone = half.split(half.rank(), 0)?;
     assert_eq!((alone.rank(), alone.size()), (0, 1));
@@ -276,7 +276,7 @@ pub(crate) fn groups_divide(group: &Group) -> Result<()> {
 }
 
 /// Checks the order of calls on streams that run work as late as possible. Reused memory is
-/// overwritten, so that a missing wait shows.
+/// overwritten, so that a missing wait changes a result.
 pub(crate) fn calls_are_ordered_like_any_operation(group: &Group) -> Result<()> {
     let config = DeviceConfig {
         delay_streams: true,

@@ -74,7 +74,7 @@ fn calls_are_ordered_like_any_operation() -> Result<()> {
 fn debug_of_an_array_does_not_wait_for_an_exchange() -> Result<()> {
     let printed = Barrier::new(2);
     Group::threads(2, |group| {
-        // Such a call does not wait for the other ranks.
+        // Without checks, a call does not wait for the other ranks.
         let group = group.checks(false);
         let mut x = Array::full(2, 1.0f32)?;
         if group.rank() == 1 {

@@ -1,4 +1,4 @@
-//! Parameters and states in files. Any number of ranks can load them.
+//! Checkpoints of parameters and optimizer states. Any number of ranks can load the files.
 
 use cachescope::collective::{DataParallel, Group, Sharded};
 use cachescope::grad::optim::{Adam, OptimizerState, Stateful};
@@ -12,7 +12,7 @@ fn a_checkpoint_of_some_ranks_loads_under_others() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("cachescope-ranks-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (weights, state) = (folder.join("weights.npz"), folder.join("state.npz"));
-    // Trains four steps on three ranks. The state is saved after the second step.
+    // Three ranks train four steps. Rank 0 saves the state after the second step.
     let expected = Group::threads(3, |group| {
         let mut network = Network::new(4)?;
         let mut parallel = DataParallel::new(&group).bucket_bytes(200, 400);
@@ -52,7 +52,7 @@ fn a_checkpoint_of_some_ranks_loads_under_others() -> Result<()> {
             assert!(are_close(&found, &expected[0]), "{size} ranks");
         }
     }
-    // An optimizer that is not sharded loads the state, too.
+    // An unsharded optimizer also loads the state.
     let mut network = files::load(&Network::new(0)?, &weights)?;
     let mut optimizer = Adam::new(0.01);
     let loaded = files::load(&like(&network)?, &state)?;

@@ -10,7 +10,7 @@ use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, Result};
 /// Runs `body` on each rank and returns each rank's result, which may be an error.
 fn outcomes(size: usize, body: impl Fn(&Group) -> Result<()> + Sync) -> Vec<Result<()>> {
     let recorded = Outcomes::new(size);
-    // `Group::threads` may also fail, with an error that no rank waited for.
+    // The result of `Group::threads` is ignored: it may be an error that no rank waited for.
     let _whole = Group::threads(size, |group| {
         recorded.record(group.rank(), body(&group));
         Ok(())
@@ -18,8 +18,8 @@ fn outcomes(size: usize, body: impl Fn(&Group) -> Result<()> + Sync) -> Vec<Resu
     recorded.all()
 }
 
-/// The results of the ranks, each in a separate slot. There is no mutex, because ThreadSanitizer
-/// does not recognise the order that a waiting lock of the standard library establishes.
+/// The results of the ranks, one slot each. There is no mutex, because ThreadSanitizer does not
+/// recognise the order that a contended lock of the standard library establishes.
 struct Outcomes(Vec<OnceLock<Result<()>>>);
 
 impl Outcomes {
@@ -96,7 +96,6 @@ fn another_type_or_operation_is_an_error_on_all_ranks() {
     );
 }
 
-/// After a disagreement, the group remains usable on all ranks.
 #[test]
 fn a_disagreement_leaves_the_group_as_it_was() -> Result<()> {
     let sums = Group::threads(2, |group| {
@@ -116,8 +115,8 @@ fn a_disagreement_leaves_the_group_as_it_was() -> Result<()> {
     Ok(())
 }
 
-/// Without checks, a call does not wait. The error is returned by a read, by a synchronisation, and
-/// by the call that waits for the end of the ranks.
+/// Without checks, a collective call returns at once. Later, a read, a synchronisation and
+/// `Group::threads` return the error.
 #[test]
 fn without_checks_the_reader_gets_the_error() {
     let all = outcomes(2, |group| {
@@ -129,7 +128,7 @@ fn without_checks_the_reader_gets_the_error() {
         let whole = device.synchronize();
         assert_eq!(whole.unwrap_err().kind(), ErrorKind::ShapeMismatch);
         let read = x.to_vec().map(drop);
-        // The error's line is the line of the call, not the line of the read.
+        // The error has the line of the collective call, not of the read.
         let place = read.as_ref().err().and_then(Error::location);
         assert_eq!(place.map(Location::line), Some(line!() - 6));
         read
@@ -163,8 +162,8 @@ fn a_failure_that_the_body_has_handled_is_no_failure_of_the_rank() {
     }
 }
 
-/// Checks the errors of ranks 0 and 1 if rank 2 runs `body` and ends. Also checks that ranks 0 and
-/// 1 return in time.
+/// Runs `body` on rank 2, which then ends, and an all-reduce on ranks 0 and 1. Checks that ranks 0
+/// and 1 fail in time, with an error that contains `text`.
 fn ending(body: impl Fn(&Group) -> Result<()> + Sync, text: &str) {
     for checks in [true, false] {
         let began = Instant::now();
@@ -219,7 +218,7 @@ fn a_rank_without_memory_is_named() {
         Array::<f32>::zeros(1 << 20).map(drop)
     };
     ending(without_memory, "out of memory");
-    // `Group::threads` returns the cause.
+    // `Group::threads` returns the original error, not the error of rank 0.
     let ended = Group::threads(2, |group| match group.rank() {
         0 => group.barrier(),
         _ => without_memory(&group),
@@ -255,7 +254,7 @@ fn a_rank_that_hangs_is_named_in_time() {
     for (rank, outcome) in all.into_iter().enumerate() {
         let text = outcome.unwrap_err().to_string();
         match rank {
-            // This rank calls after the others have timed out.
+            // Rank 1 calls after the other ranks have timed out.
             1 => assert!(text.contains("takes part no longer"), "{text}"),
             _ => assert!(text.contains("rank 1 has not come within 200ms"), "{text}"),
         }
@@ -289,7 +288,7 @@ fn groups_in_two_orders_are_an_error() {
     }
 }
 
-/// This is a deadlock of three ranks, in which no two ranks wait for each other.
+/// In this deadlock of three ranks, no two ranks wait for each other.
 #[test]
 fn a_deadlock_of_groups_is_an_error() {
     let all = outcomes(3, |group| {
@@ -297,8 +296,8 @@ fn a_deadlock_of_groups_is_an_error() {
         let pairs: Vec<Group> = (0..3)
             .map(|left_out| group.split(usize::from(own == left_out), 0))
             .collect::<Result<_>>()?;
-        // The groups leave out rank 0, 1 and 2 in order. Ranks 0, 1 and 2 begin with groups 2, 0
-        // and 1.
+        // Group `i` contains all ranks except rank `i`. Ranks 0, 1 and 2 begin with groups 2, 0 and
+        // 1.
         let order = [2, 0, 1][own];
         pairs[order].barrier()?;
         pairs[(order + 2) % 3].barrier()
@@ -329,7 +328,6 @@ fn a_group_is_not_used_after_its_end() -> Result<()> {
     Ok(())
 }
 
-/// One rank drops a group that the other rank still uses.
 #[test]
 fn a_group_that_a_rank_dropped_is_an_error() -> Result<()> {
     Group::threads(2, |group| {
@@ -376,7 +374,7 @@ fn arguments_that_no_group_takes() -> Result<()> {
             kind(group.all_reduce_in_place(&mut whole, Reduce::Mean)),
             ErrorKind::InvalidArgument
         );
-        // A receive of another length fails.
+        // A receive into an array of another length fails.
         let other = 1 - group.rank();
         group.send(&x, other)?;
         let received = group
@@ -389,7 +387,7 @@ fn arguments_that_no_group_takes() -> Result<()> {
     Ok(())
 }
 
-/// No gradient passes through a collective call.
+/// Gradients do not pass through collective calls.
 #[test]
 fn refuses_tracked_values() -> Result<()> {
     Group::threads(2, |group| {

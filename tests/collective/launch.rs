@@ -1,4 +1,4 @@
-//! Processes under `mpirun`, which have a time limit.
+//! Launches ranks as processes under `mpirun`, with a time limit.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::Part;
 
-/// The environment variable that names a process's case.
+/// The environment variable with the name of the case to run.
 pub(crate) const PART: &str = "CACHESCOPE_MPI_PART";
 
 /// The result of a case's processes.
@@ -29,8 +29,7 @@ pub(crate) fn has_mpirun() -> bool {
     version.is_ok_and(|version| version.status.success())
 }
 
-/// Returns the program that runs other programs on the emulated device, if it is built:
-/// `cargo build -p cuda-emulator`.
+/// Returns the path of the program `cuda-emulator`, if `cargo build -p cuda-emulator` has built it.
 fn emulator() -> Option<PathBuf> {
     let own = std::env::current_exe().expect("the path of this program");
     let folder = own.parent()?.parent()?;
@@ -43,8 +42,7 @@ pub(crate) fn has_emulator() -> bool {
     ended.is_some_and(|ended| ended.is_ok_and(|ended| ended.status.success()))
 }
 
-/// Runs this program as `size` ranks under `mpirun`, or directly if `size` is 1, for at most
-/// `longest`.
+/// Runs this program as `size` ranks, for at most `longest`. If `size` is above 1, uses `mpirun`.
 pub(crate) fn start(part: &Part, size: usize, longest: Duration) -> Ended {
     let own = std::env::current_exe().expect("the path of this program");
     // `timeout` sends a signal to `mpirun`, which then ends the ranks.
@@ -59,8 +57,8 @@ pub(crate) fn start(part: &Part, size: usize, longest: Duration) -> Ended {
         command.arg(emulator().expect("it is built"));
         command.env("CACHESCOPE_MPI_CUDA", takes_device_memory);
     }
-    // By default, Open MPI refuses to run as root, and to run more ranks than cores. Version 5
-    // reads the last variable.
+    // By default, Open MPI refuses to run as root or with more ranks than cores. Open MPI 5 reads
+    // the last variable.
     let settings = [
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),

@@ -18,8 +18,7 @@ fn delaying() -> Device {
     Device::host_with(config).unwrap()
 }
 
-/// Repeatedly sums the ranks' arrays and divides by the number of ranks. The result is the mean of
-/// the ranks' numbers.
+/// Repeatedly replaces each rank's array by the mean over all ranks.
 fn average_over_and_over(group: &Group, device: &Device) -> Result<()> {
     let _current = device.enter();
     let size = group.size() as f32;
@@ -56,7 +55,7 @@ fn two_ranks_exchange_beside_sixty_two_streams() -> Result<()> {
     Ok(())
 }
 
-/// Makes calls that do not match on any two ranks.
+/// Makes a failed exchange: each rank passes an array of a different length.
 fn fail(size: usize, device: &Device) {
     let failed = Group::threads(size, |group| {
         let _current = device.enter();
@@ -81,8 +80,8 @@ fn a_group_succeeds_after_many_that_failed() -> Result<()> {
     Ok(())
 }
 
-/// If a failed exchange should have written an array, the array has its error, even after another
-/// group exchanged.
+/// An array that a failed exchange did not write returns the error, even after exchanges of another
+/// group.
 #[test]
 fn a_failure_stays_with_the_arrays_that_it_left_unwritten() -> Result<()> {
     let device = delaying();
@@ -112,8 +111,7 @@ fn a_failure_stays_with_the_arrays_that_it_left_unwritten() -> Result<()> {
     Ok(())
 }
 
-/// An array of an ended group is readable while another group's rank waits on the stream that wrote
-/// it.
+/// While a rank waits on the stream that wrote an array of an ended group, the array is readable.
 #[test]
 fn an_array_of_an_ended_group_waits_for_no_later_group() -> Result<()> {
     let device = delaying();
@@ -128,7 +126,8 @@ fn an_array_of_an_ended_group_waits_for_no_later_group() -> Result<()> {
         let _current = device.enter();
         let group = group.checks(false).timeout(TIMEOUT);
         if group.rank() == 0 {
-            // Without rank 1, this call is not completed, and nothing may wait for it.
+            // This call completes only after rank 1's call. The reads of `sums` must not wait for
+            // this call.
             let mut x = Array::full(100, 1.0_f32)?;
             group.all_reduce_in_place(&mut x, Reduce::Sum)?;
             for sum in &sums {
@@ -168,12 +167,12 @@ enum Step {
         array: usize,
         root: usize,
     },
-    /// Adds the rank's number, on one of the rank's streams.
+    /// Adds the rank's index, on one of the rank's streams.
     AddRank {
         array: usize,
         stream: usize,
     },
-    /// Adds another array, which one stream reads while other streams may read it.
+    /// Adds another array, which other streams may read concurrently.
     AddArray {
         array: usize,
         other: usize,
@@ -191,7 +190,7 @@ enum Step {
 
 const ARRAYS: usize = 3;
 const LENGTH: usize = 257;
-/// The exclusive bound of sums of ranks.
+/// The modulus of the sums.
 const MODULUS: i64 = 1_000_003;
 
 fn program(random: &mut Random, ranks: usize, streams: usize) -> Vec<Step> {
@@ -217,7 +216,7 @@ fn program(random: &mut Random, ranks: usize, streams: usize) -> Vec<Step> {
     (0..25).map(|_| step()).collect()
 }
 
-/// Runs the program on numbers, and returns the value of each array for each rank.
+/// Returns the expected integer of each array on each rank.
 fn expected(program: &[Step], ranks: usize) -> Vec<[i64; ARRAYS]> {
     let mut all: Vec<[i64; ARRAYS]> = (0..ranks).map(|rank| [rank as i64; ARRAYS]).collect();
     for step in program {
@@ -295,8 +294,8 @@ fn run(program: &[Step], group: &Group, streams: &[Stream]) -> Result<[i64; ARRA
 
 #[test]
 fn random_programs_of_ranks_with_many_streams_compute_what_numbers_do() -> Result<()> {
-    // The numbers of ranks, and of streams for each rank. Including the ranks' own streams, there
-    // are 60 to 200 streams.
+    // Each pair is the number of ranks and the number of streams per rank. With the host stream of
+    // each rank, there are about 60 to 200 streams.
     let sizes = [
         (2, 29),
         (3, 66),

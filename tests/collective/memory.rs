@@ -8,8 +8,7 @@ fn device() -> Result<Device> {
     Device::host_with(DeviceConfig::default())
 }
 
-/// A warm step reserves nothing. Under Plan, the offset of a buffer in the slab is equal on all
-/// ranks.
+/// A warm step reserves nothing. Under Plan, a buffer has an equal offset in the slab on all ranks.
 #[test]
 fn buffers_are_those_of_the_step_before() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Plan] {
@@ -40,7 +39,6 @@ fn buffers_are_those_of_the_step_before() -> Result<()> {
     Ok(())
 }
 
-/// A block is not reused while a call reads or writes it.
 #[test]
 fn memory_in_flight_is_not_reused() -> Result<()> {
     Group::threads(2, |group| {
@@ -67,7 +65,7 @@ fn memory_in_flight_is_not_reused() -> Result<()> {
     Ok(())
 }
 
-/// A recording contains each call, with the line that began the call, on the rank's host stream.
+/// A recording contains each collective call, with its call site, on the rank's host stream.
 #[test]
 fn exchanges_are_recorded() -> Result<()> {
     Group::threads(2, |group| {
@@ -98,8 +96,8 @@ fn exchanges_are_recorded() -> Result<()> {
     Ok(())
 }
 
-/// The ranks share a device. A rank may wait for the device before it makes a call that another
-/// rank has already begun.
+/// The ranks share a device. Rank 0 synchronises the device before it makes the call that rank 1
+/// has begun.
 #[test]
 fn a_wait_for_the_device_does_not_wait_for_other_ranks() -> Result<()> {
     let device = device()?;
@@ -121,7 +119,6 @@ fn a_wait_for_the_device_does_not_wait_for_other_ranks() -> Result<()> {
     Ok(())
 }
 
-/// A failure ends with its group, and the shared device remains usable.
 #[test]
 fn a_device_works_after_a_failed_group() -> Result<()> {
     let device = device()?;
@@ -149,8 +146,8 @@ fn a_device_works_after_a_failed_group() -> Result<()> {
     Ok(())
 }
 
-/// After a stream is dropped, its number is reused by a new stream of the device, but not by a
-/// rank's host stream.
+/// A new stream of the device reuses the index of a dropped stream. A rank's host stream must not
+/// reuse this index.
 #[test]
 fn a_number_of_a_stream_is_not_a_ranks() -> Result<()> {
     let config = DeviceConfig {

@@ -1,5 +1,5 @@
-//! Groups of ranks that are threads: results, failures and memory. `mpi.rs`, with `launch` and
-//! `ranks`, is a separate target.
+//! Groups of ranks that are threads: results, failures and memory. `mpi.rs` is a separate test
+//! target, with the modules `launch` and `ranks`.
 
 mod bodies;
 mod calls;

@@ -1,6 +1,6 @@
-//! Ranks that are processes. This program starts itself under `mpirun`, once for each case, and
-//! each process runs the case's rank. The program shares `bodies` with the suite `collective`,
-//! whose ranks are threads.
+//! Groups of ranks that are processes. For each case, this program starts itself under `mpirun`,
+//! and each process runs one rank. The suite `collective`, whose ranks are threads, also uses
+//! `bodies`.
 
 mod bodies;
 mod launch;
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 use launch::{Ended, PART, has_emulator, has_mpirun, start};
 use ranks::PARTS;
 
-/// The expected end of the processes.
+/// The expected exit of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All processes end without an error.
+    /// All processes exit without an error.
     Success,
-    /// Some processes end with an error, or are terminated.
+    /// Some processes exit with an error, or are terminated.
     Failure,
 }
 
-/// A case: the code of each rank, and the expected end.
+/// A test case: the code that each rank runs, and the expected outcome.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
-    /// The numbers of ranks to run with. 1 is a process without `mpirun`.
+    /// The group sizes to test. Size 1 runs without `mpirun`.
     pub(crate) sizes: &'static [usize],
     pub(crate) rank: fn() -> cachescope::Result<()>,
     pub(crate) outcome: Outcome,
@@ -41,7 +41,7 @@ impl Part {
     }
 }
 
-/// The time limit of a case. A rank that hangs sleeps for `ranks::FOR_EVER`.
+/// The time limit of a case. `ranks::FOR_EVER` is longer.
 const LONGEST: Duration = Duration::from_secs(100);
 
 fn main() -> ExitCode {
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(failed > 0))
 }
 
-/// Runs a rank of a case.
+/// Runs one rank of the case `name`.
 fn take_part(name: &str) -> ExitCode {
     let part = PARTS.iter().find(|part| part.name == name);
     let part = part.expect("there is such a part");

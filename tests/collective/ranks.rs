@@ -11,7 +11,7 @@ use crate::{Part, bodies};
 /// The text that a rank prints after it has received the expected error.
 pub(crate) const HEARD: &str = "[heard]";
 
-/// The sleep of a rank that hangs, which is longer than the time limit of a case.
+/// The sleep of a hanging rank. It exceeds the time limit of a case.
 const FOR_EVER: Duration = Duration::from_secs(1000);
 
 pub(crate) const PARTS: &[Part] = &[
@@ -119,8 +119,8 @@ fn calls() -> Result<()> {
     group.barrier()
 }
 
-/// Repeats the calls of the host. The emulated device's memory is host memory, so MPI can access
-/// the memory with `CACHESCOPE_MPI_CUDA` on or off.
+/// Repeats `calls` on the emulated device. The device's memory is host memory, so MPI can access it
+/// with any value of `CACHESCOPE_MPI_CUDA`.
 fn calls_on_a_device() -> Result<()> {
     assert!(
         Device::current().to_string().starts_with("cuda"),
@@ -146,7 +146,7 @@ fn alone() -> Result<()> {
     bodies::a_world_of_one(&group)
 }
 
-/// Compares results on processes with results on threads, bit by bit, including rounding.
+/// Checks that processes and threads compute equal bits, including rounding.
 fn as_on_threads() -> Result<()> {
     let group = Group::mpi()?;
     let given = |rank: usize, count: usize| {
@@ -206,7 +206,7 @@ fn disagreements() -> Result<()> {
     bodies::groups_divide(&group)
 }
 
-/// Checks that a read returns the error.
+/// Checks that a read returns the error of an unchecked call.
 fn without_checks() -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _current = device.enter();
@@ -218,7 +218,7 @@ fn without_checks() -> Result<()> {
     group.all_reduce_in_place(&mut x, Reduce::Sum)?;
     let error = x.to_vec().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{error}");
-    // No call has waited for the failed call and reported its error, so later calls fail, too.
+    // Later calls of the group also fail.
     let mut y = Array::<f32>::zeros(3)?;
     let late = group.all_reduce_in_place(&mut y, Reduce::Sum);
     assert!(late.and_then(|()| y.to_vec()).is_err());
@@ -230,7 +230,8 @@ fn letters() -> Result<()> {
     let group = Group::mpi()?;
     let (own, size) = (group.rank(), group.size());
     let (next, before) = ((own + 1) % size, (own + size - 1) % size);
-    // A receive of another length fails. The array is unchanged, and the message is lost.
+    // A receive into an array of another length fails. The array is unchanged, and the message is
+    // lost.
     for count in [3, 1_500_000] {
         group.send(&Array::full(count, 1.0f32)?, next)?;
         group.send(&Array::full(count, 2.0f32)?, next)?;
@@ -241,7 +242,7 @@ fn letters() -> Result<()> {
         group.recv(&mut x, before)?;
         assert!(x.to_vec()? == vec![2.0; count]);
     }
-    // The message is sent while the receiving rank sleeps.
+    // Rank 1 receives at once, although rank 0 sleeps after the send.
     if own == 0 {
         group.send(&Array::full(4_000_000, 3.0f32)?, 1)?;
         std::thread::sleep(Duration::from_millis(500));
@@ -257,7 +258,7 @@ fn letters() -> Result<()> {
     Ok(())
 }
 
-/// Checks that messages that are never received do not keep the processes from ending.
+/// Checks that processes exit although some messages are never received.
 fn never_received() -> Result<()> {
     let group = Group::mpi()?;
     if group.rank() == 1 {
@@ -289,14 +290,14 @@ fn two_orders(checks: bool) -> Result<()> {
     Ok(())
 }
 
-/// Makes a deadlock of three ranks, in which no two ranks wait for each other.
+/// Creates a deadlock of three ranks. No two of these ranks wait for each other.
 fn a_circle() -> Result<()> {
     let group = Group::mpi()?;
     let own = group.rank();
     let pairs: Vec<Group> = (0..3)
         .map(|left_out| group.split(usize::from(own == left_out), 0))
         .collect::<Result<_>>()?;
-    // The groups leave out rank 0, 1 and 2 in order. Ranks 0, 1 and 2 begin with groups 2, 0 and 1.
+    // Group `i` contains all ranks except rank `i`. Ranks 0, 1 and 2 begin with groups 2, 0 and 1.
     let order = [2, 0, 1][own];
     let outcome = pairs[order].barrier();
     let outcome = outcome.and_then(|()| pairs[(order + 2) % 3].barrier());
@@ -307,13 +308,12 @@ fn a_circle() -> Result<()> {
     Ok(())
 }
 
-/// Lets rank 2 run `otherwise` and end without a reason.
+/// Runs `otherwise` on rank 2, which ends without an error.
 fn leaves(checks: bool, otherwise: fn() -> Result<()>) -> Result<()> {
     leaves_for("it has ended", checks, &|_| otherwise())
 }
 
-/// Lets rank 2 run `otherwise`. Checks that the error of the other ranks names rank 2 and the
-/// reason of its end.
+/// Runs `otherwise` on rank 2. Checks that the other ranks' errors name rank 2 and `reason`.
 fn leaves_for(reason: &str, checks: bool, otherwise: &dyn Fn(&Group) -> Result<()>) -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _current = device.enter();
@@ -327,7 +327,7 @@ fn leaves_for(reason: &str, checks: bool, otherwise: &dyn Fn(&Group) -> Result<(
     let exchanged = group.all_reduce_in_place(&mut x, Reduce::Sum);
     let error = exchanged.and_then(|()| x.to_vec()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Communication);
-    // A rank may receive this text from the other remaining rank.
+    // The other remaining rank may be the source of this text.
     let text = error.to_string();
     let expected = format!("rank 2 takes part no longer: {reason}");
     assert!(text.contains(&expected), "{text}");
@@ -350,7 +350,7 @@ fn fails_with_a_reason() -> Result<()> {
     })
 }
 
-/// Lets a rank fail. The failure does not end the other ranks, which make their next call later.
+/// Lets rank 2 fail four seconds before the other ranks' next call.
 fn fails_long_before() -> Result<()> {
     let group = Group::mpi()?;
     group.barrier()?;
@@ -373,7 +373,7 @@ fn panics() -> Result<()> {
     panic!("this rank panics");
 }
 
-/// Lets a rank abort, after which `mpirun` ends the other ranks.
+/// Lets rank 2 abort, after which `mpirun` ends the other ranks.
 fn dies() -> Result<()> {
     let group = Group::mpi()?;
     group.barrier()?;
@@ -391,7 +391,8 @@ fn hangs() -> Result<()> {
         std::thread::sleep(FOR_EVER);
     }
     let text = group.barrier().unwrap_err().to_string();
-    // The two other ranks do not time out at once. The first of them names the cause for both.
+    // The waiting ranks do not time out simultaneously. The rank that times out first reports the
+    // cause to the other rank.
     assert!(text.contains("rank 1 has not come within 200ms"), "{text}");
     heard();
     Ok(())
@@ -427,7 +428,8 @@ fn drops_a_group() -> Result<()> {
     Ok(())
 }
 
-/// Checks that MPI is finalised by the program that initialised it.
+/// Checks a program that initialises and finalises MPI itself. After the program finalises MPI,
+/// calls fail.
 #[cfg(feature = "mpi")]
 fn its_own_mpi() -> Result<()> {
     use mpi::traits::Communicator;

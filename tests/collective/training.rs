@@ -11,7 +11,7 @@ use cachescope::{
 };
 use half::f16;
 
-/// A network of some layers, of two types.
+/// A network with parameters of two element types.
 #[derive(Debug, Parameters)]
 pub(crate) struct Network {
     first: Array<f64>,
@@ -39,7 +39,7 @@ impl Network {
         })
     }
 
-    /// Returns the mean of the losses of the samples.
+    /// Returns the mean loss over the samples.
     pub(crate) fn loss(&self, x: &Array<f64>) -> Result<Array<f64>> {
         let mut y = (x.matmul(&self.first)? + self.bias.as_ref().unwrap())
             .relu()
@@ -79,8 +79,8 @@ fn data() -> Result<Array<f64>> {
     whole(&[SAMPLES, 5], 99)
 }
 
-/// A layer whose training has only numbers that `f64` and `f32` represent exactly, so that sums do
-/// not depend on the order.
+/// A layer whose training computes exactly in `f64` and `f32`. Therefore sums do not depend on
+/// their order.
 #[derive(Debug, Parameters)]
 struct Exact {
     weights: Array<f64>,
@@ -89,7 +89,7 @@ struct Exact {
     unused: Array<f32>,
 }
 
-/// The learning rate, a power of two like the sizes of a batch's parts.
+/// The learning rate. It is a power of two, so that products are exact.
 const RATE: f64 = 1.0 / 64.0;
 const BATCH: usize = 16;
 
@@ -135,11 +135,11 @@ fn alone() -> Result<Vec<f64>> {
     network.values()
 }
 
-/// Trains on several ranks, with buckets of `bytes` bytes, and with sharded states if `divides`.
+/// Trains on the ranks of `group`, with buckets of `bytes` bytes. If `divides`, shards the states.
 fn together(group: &Group, bytes: usize, divides: bool) -> Result<Vec<f64>> {
     let data = data()?;
-    // Each rank begins with different parameters. `broadcast` replaces them by the parameters of
-    // rank 0.
+    // Each rank begins with different parameters. `broadcast` copies rank 0's parameters to all
+    // ranks.
     let mut network = Exact::new(7 + group.rank() as u64)?;
     let mut parallel = DataParallel::new(group).bucket_bytes(bytes, bytes);
     parallel.broadcast(&mut network)?;
@@ -215,7 +215,7 @@ fn a_batch_in_parts_gives_the_gradients_of_the_whole() -> Result<()> {
         parallel.accumulate(&network, |network| loss(network, 0))?;
         parallel.accumulate(&network, |network| loss(network, 1))?;
         let (_, gradients) = parallel.value_and_grad(&network, |network| loss(network, 2))?;
-        // After `value_and_grad`, no accumulated gradients are left.
+        // `value_and_grad` consumes the accumulated gradients.
         let (_, alone) = parallel.value_and_grad(&network, |network| loss(network, 2))?;
         assert_ne!(alone.values()?, gradients.values()?);
         gradients.values()
@@ -226,7 +226,7 @@ fn a_batch_in_parts_gives_the_gradients_of_the_whole() -> Result<()> {
     Ok(())
 }
 
-/// Every elementwise optimizer is compared, sharded, with an unsharded optimizer on each rank.
+/// Each rank compares every elementwise optimizer, sharded, with its unsharded form.
 #[test]
 fn divided_states_step_like_whole_ones() -> Result<()> {
     fn steps<O: Stateful + Send>(optimizer: fn() -> O, size: usize) -> Result<()> {
@@ -271,7 +271,7 @@ fn whole_batch(group: &Group) -> Result<Array<f64>> {
     data()?.take(&batch[0], 0)
 }
 
-/// Makes a step with the trait's methods alone.
+/// Makes a step with `step_one` alone.
 fn step<O: Stateful>(optimizer: &mut O, network: &mut Network, gradients: &Network) -> Result<()> {
     let mut number = 0;
     let mut next = || {
@@ -288,7 +288,6 @@ fn step<O: Stateful>(optimizer: &mut O, network: &mut Network, gradients: &Netwo
     optimizer.step_one(next(), &mut network.unused, &gradients.unused)
 }
 
-/// Each rank stores only its part of the states.
 #[test]
 fn divided_states_take_their_part_of_the_memory() -> Result<()> {
     let live = |divides: bool| {
@@ -318,7 +317,7 @@ fn divided_states_take_their_part_of_the_memory() -> Result<()> {
     Ok(())
 }
 
-/// In a scope, a warm step reserves nothing, and the offset of a gradient is equal on all ranks.
+/// A warm step in a scope reserves nothing. A gradient has an equal offset on all ranks.
 #[test]
 fn a_warm_step_allocates_nothing() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Plan] {
@@ -354,8 +353,7 @@ fn a_warm_step_allocates_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A gradient that is a matrix product is written directly into its bucket, so that it is in memory
-/// only once.
+/// A gradient that is a matrix product is computed in its bucket. It needs no second buffer.
 #[test]
 fn products_are_written_into_their_buckets() -> Result<()> {
     let bytes = 4 << 18;
@@ -405,7 +403,7 @@ fn impossible_arguments_are_errors() -> Result<()> {
         let odd = Sampler::new(10, 3).group(&group).epoch(0).unwrap_err();
         assert!(odd.to_string().contains("3 samples"), "{odd}");
         assert!(Sampler::new(10, 0).epoch(0).is_err());
-        // The parameters have another shape.
+        // The shape of the parameters changes between calls.
         let mut parallel = DataParallel::new(&group);
         let loss = |x: &Array<f32>| x.square().sum();
         parallel.value_and_grad(&Array::ones(3)?, loss)?;
@@ -414,7 +412,7 @@ fn impossible_arguments_are_errors() -> Result<()> {
         parallel.accumulate(&Array::ones(3)?, loss)?;
         let error = parallel.value_and_grad(&Array::ones(1)?, loss).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        // A parameter without elements, which is the only parameter of its type.
+        // The only parameter of type `f16` has no elements.
         let mut both = (Array::<f32>::ones(3)?, Array::<f16>::ones(0)?);
         let mut optimizer = Sharded::new(&group, Sgd::new(0.5))?;
         let of_both = |both: &(Array<f32>, Array<f16>)| both.0.sum();
@@ -422,7 +420,7 @@ fn impossible_arguments_are_errors() -> Result<()> {
         assert_eq!(both.0.to_vec()?, [0.5; 3]);
         Ok(())
     })?;
-    // A rank whose function fails ends the others.
+    // If the loss fails on one rank, `Group::threads` returns the error.
     let failed = Group::threads(3, |group| {
         let x = Array::<f32>::ones(3)?;
         value_and_grad_parallel(&group, &x, |x| match group.rank() {

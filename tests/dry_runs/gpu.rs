@@ -1,5 +1,5 @@
 //! Dry-run devices that imitate a GPU. The suite `dry_runs` of the package `cuda-emulator` compares
-//! them with real runs.
+//! dry runs with real runs.
 
 use super::*;
 use cachescope::collective::NcclId;
@@ -168,7 +168,7 @@ fn a_gpu_that_is_full_is_an_error_with_its_report() {
     assert!(error.to_string().contains("meta"), "{error}");
 }
 
-/// Derivatives of derivatives are attributed to the line of the operation that they differentiate.
+/// The allocations of a second derivative have the call site of the differentiated operation.
 #[test]
 fn every_line_of_a_gradient_inside_of_a_gradient_is_known() -> Result<()> {
     let run = dry_run(gpu(), || {

@@ -1,4 +1,4 @@
-//! Dry-run devices: the memory that a program needs is equal to that in a real run.
+//! Dry-run devices. A program needs equal memory in a dry run and in a real run.
 
 #[cfg(feature = "cuda")]
 mod gpu;
@@ -26,8 +26,7 @@ fn like(config: DeviceConfig) -> MetaOptions {
     }
 }
 
-/// Asserts that the peaks and the allocations of each line are equal in a dry run and in a real
-/// run.
+/// Asserts that a dry run and a real run have equal peaks, and equal allocations of each line.
 #[track_caller]
 fn agrees(config: &DeviceConfig, program: fn() -> Result<()>) {
     let real = Device::host_with(config.clone()).unwrap();
@@ -52,7 +51,7 @@ fn agrees(config: &DeviceConfig, program: fn() -> Result<()>) {
     assert_eq!(figures(dry.by_call_site()), figures(sites));
 }
 
-/// Asserts the agreement for each pool of a host device.
+/// Runs `agrees` for each pool kind, with and without expandable segments.
 #[track_caller]
 fn agrees_for_all_pools(program: fn() -> Result<()>) {
     for pool in [PoolKind::BestFit, PoolKind::Binned, PoolKind::Direct] {
@@ -111,7 +110,7 @@ impl Network {
     }
 }
 
-/// Trains some steps, with a batch that grows.
+/// Trains three steps. The last step has a larger batch.
 fn training() -> Result<()> {
     let mut network = Network::new()?;
     let mut optimizer = AdamW::new(0.01);
@@ -219,7 +218,7 @@ fn what_does_not_fit_is_an_error_with_its_report() {
     assert!(error.is_out_of_memory());
     assert!(error.to_string().contains("meta"), "{error}");
     assert!(error.to_string().contains("dry_runs/mod.rs"), "{error}");
-    // Before that, idle memory of another scope is released.
+    // Before a dry run fails for lack of memory, it releases idle memory of other scopes.
     let config = DeviceConfig {
         memory_limit: Some(24 << 20),
         ..Default::default()

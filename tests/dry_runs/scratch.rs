@@ -1,4 +1,5 @@
-//! Operations that compute in blocks. Their scratch memory is counted, but not listed.
+//! The scratch memory of operations that compute in blocks. A dry run counts this memory, but does
+//! not list it.
 
 use cachescope::grad::value_and_grad;
 use cachescope::record::{EventKind, Profile};

@@ -1,5 +1,5 @@
-//! Arrays over memory that was allocated elsewhere. They are used like any other array. Their
-//! memory is released only once, by the next call that checks for memory to release.
+//! Arrays over foreign memory. They behave like any other array. After an array is dropped, the
+//! next call that checks for memory to release calls the destructor once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ impl Calls {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Returns an array over memory of the test, which the destructor overwrites.
+    /// Returns an array over memory of the test. The destructor overwrites the memory.
     fn taken_in(&self, device: &Device, value: i32) -> Result<Array<i32>> {
         let mut values = vec![value; N];
         let address = values.as_mut_ptr().expose_provenance() as u64;
@@ -114,7 +114,7 @@ fn what_is_refused_stays_the_callers() {
     assert_eq!(calls.count(), 0);
 }
 
-/// The alignment of a `Complex<f32>` is 4, although its size is 8, so it is not a word of 8 bytes.
+/// A `Complex<f32>` has size 8 but alignment 4, so kernels must not access it as a word of 8 bytes.
 #[test]
 fn complex_numbers_may_begin_between_words() -> Result<()> {
     let device = device();
@@ -127,7 +127,7 @@ fn complex_numbers_may_begin_between_words() -> Result<()> {
     let own = Array::from_slice(&numbers, [3, 4])?;
     let address = (start + 4 * skipped) as u64;
     assert_eq!(address % 8, 4);
-    // SAFETY: the vector has the numbers at the address, and is not used until the destructor is
+    // SAFETY: the vector has 24 numbers after the address, and is not used until the destructor is
     // called.
     let foreign = unsafe { Array::from_raw_parts(&device, address, [3, 4], || drop(memory)) }?;
     let rows = Array::from_slice(&[2, 0], 2)?;
@@ -313,7 +313,7 @@ fn it_is_kept_while_a_stream_uses_it() -> Result<()> {
         (&array + 2).eval()?
     };
     drop(array);
-    drop(calls.taken_in(&device, 0)?); // Checks, but does not wait.
+    drop(calls.taken_in(&device, 0)?); // An import checks for memory to release, but does not wait.
     assert_eq!(calls.count(), 0, "neither stream has read it");
     assert_eq!(here.to_vec()?, [6; N]);
     let _ = device.memory_stats();

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use crate::interop::fails;
 
-/// The path of a test's own file, which is removed on drop.
+/// The path of a temporary file, which is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -37,7 +37,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Returns a file of version 1, in NumPy's format.
+/// Returns a NumPy file of format version 1.
 fn file(dictionary: &str, elements: &[u8]) -> Vec<u8> {
     let header = format!("{dictionary:<117}\n");
     [b"\x93NUMPY\x01\x00v\x00", header.as_bytes(), elements].concat()
@@ -113,7 +113,7 @@ fn the_other_byte_order_and_fortrans_are_read() -> Result<()> {
     let array = Array::<bool>::read_npy(&scratch)?;
     assert_eq!(array.shape(), [2, 3]);
     assert_eq!(array.to_vec()?, [true, false, true, false, true, false]);
-    // The header of version 2 may be longer.
+    // In version 2, the header's length has four bytes instead of two.
     let dictionary = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }\n";
     let head = [
         b"\x93NUMPY\x02\x00",
@@ -128,8 +128,7 @@ fn the_other_byte_order_and_fortrans_are_read() -> Result<()> {
 
 #[test]
 fn views_of_many_parts_are_written_in_order() -> Result<()> {
-    // The array is longer than the buffer of reads and writes, and the size of the buffer is not a
-    // multiple of a row's size.
+    // The array is longer than the I/O buffer, whose size is not a multiple of a row's size.
     let array = Array::arange(0, 3 * 7001, 1)?.reshape([7001, 3])?;
     let scratch = Scratch::new("parts.npy");
     for view in [
@@ -346,9 +345,8 @@ fn archives_are_written_for_others() -> Result<()> {
     Ok(())
 }
 
-/// NumPy's file is read truncated at any position, and with any bit flipped. The result is the
-/// original arrays or an error. (`tests/bounds` tests more damaged files, and the memory that
-/// reading them takes.)
+/// NumPy's file is truncated at each position, and each of its bits is flipped. Reading returns the
+/// original arrays or an error. `tests/bounds` tests more damaged files, and the memory use.
 #[test]
 fn damaged_files_are_errors_or_the_same_arrays() -> Result<()> {
     let whole = archive();

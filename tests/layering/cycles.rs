@@ -20,10 +20,10 @@ pub(super) const CRATES: [&str; 10] = [
 
 type ModulePath = Vec<String>;
 
-/// The modules of a crate, each with the paths that it names, resolved through re-exports.
+/// The modules of a crate, and the paths that each module names.
 struct Crate {
     named: BTreeMap<ModulePath, Vec<ModulePath>>,
-    /// The items that a module imports or re-exports, by module and name.
+    /// The path of each imported or re-exported item, by module and name.
     imports: BTreeMap<(ModulePath, String), ModulePath>,
 }
 
@@ -120,7 +120,7 @@ impl Crate {
     }
 }
 
-/// Returns the code without comments and without inline modules of tests, which are last in a file.
+/// Returns the code without comments and without the inline test module at the end of the file.
 fn code_without_tests(text: &str) -> String {
     let lines = text
         .lines()

@@ -7,7 +7,7 @@ mod names;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A crate of the workspace, by its folder below the root.
+/// The layers of a crate of the workspace, and its files with `unsafe`.
 struct Layers {
     folder: &'static str,
     /// The layers from the bottom up. A module may name modules of its own layer and of lower
@@ -15,7 +15,7 @@ struct Layers {
     layers: &'static [&'static [&'static str]],
     /// The files and folders that may contain `unsafe`.
     with_unsafe: &'static [&'static str],
-    /// An item that the crate's root exports from a layer, if there is one.
+    /// An item that the crate's root re-exports, if there is one. The check must find this item.
     exported: Option<&'static str>,
 }
 
@@ -139,7 +139,7 @@ impl Layers {
         self.layers.iter().position(|layer| layer.contains(&module))
     }
 
-    /// Returns the files of the crate, by their paths in its folder.
+    /// Returns the path of each source file below the crate's folder, and the file's text.
     fn sources(&self) -> Vec<(String, String)> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("..")
@@ -172,8 +172,8 @@ impl Layers {
         sources
     }
 
-    /// Returns the items that the crate's root exports, with their layers, because a use of an item
-    /// is a use of its layer.
+    /// Returns the items that the crate's root exports, each with its layer. A module that names an
+    /// item depends on the item's layer.
     fn exports(&self, lib: &str) -> Vec<(String, usize)> {
         let mut exports = Vec::new();
         for statement in lib.split(';') {

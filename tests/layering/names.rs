@@ -1,4 +1,4 @@
-//! Checks of the names of types, and of the files of modules.
+//! Checks the names of types, and the files of modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -101,7 +101,7 @@ fn no_file_has_more_than_500_lines() {
     assert!(long.is_empty(), "{long:#?}");
 }
 
-/// A module could set a path with `#[path]` or `#[cfg_attr]`, but the folders must be the modules.
+/// A `#[path]` attribute would separate the module tree from the folders.
 #[test]
 fn no_module_has_a_path_of_its_own() {
     let mut places = Vec::new();

@@ -1,6 +1,5 @@
-//! Allocated and released blocks: their sizes, that they do not overlap, and that every byte is
-//! accounted for. The checks follow the suites of CuPy's pool, RMM's resources and CUB's caching
-//! allocator.
+//! Allocated and released blocks: their sizes, their separation, and the accounting of every byte.
+//! The checks follow the suites of CuPy's pool, RMM's resources and CUB's caching allocator.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -225,7 +224,7 @@ fn each_device_accounts_for_its_own() -> Result<()> {
         );
         drop(first);
         assert_eq!(devices.each_ref().map(live), [0, 700], "{pool}");
-        // The idle memory of the first device does not count for the second.
+        // A trim of the second device does not release idle memory of the first device.
         assert_eq!(devices[1].trim(u64::MAX), 0, "{pool}");
         devices[0].trim(0);
         assert_empty(&devices[0], pool);

@@ -1,4 +1,4 @@
-//! The end of the reclaim ladder.
+//! Requests that fail after the last rung of the reclaim ladder.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,8 +32,8 @@ fn a_fragmented_pool_reports_it_and_serves_coalesced_blocks() -> Result<()> {
     Ok(())
 }
 
-/// While another thread is inside of a scope, its cache keeps its idle blocks, until the scope is
-/// exited. The error names this cache.
+/// A scope that another thread has entered keeps its idle blocks until its exit. The error names
+/// the scope's cache.
 #[test]
 fn a_busy_scope_is_named_and_drains_as_it_is_left() -> Result<()> {
     let device = limited(PoolKind::BestFit, 64 * MIB);
@@ -117,8 +117,8 @@ fn a_callback_is_called_once_and_none_within_another() -> Result<()> {
     Buffer::new(&device, 30 * MIB).map(drop)
 }
 
-/// A value that a callback owns may panic on drop. It drops with the callback's guard, or with the
-/// device, which may drop with its last array.
+/// A value that a callback owns may panic on drop. The value drops with the callback's guard, or
+/// with the device.
 #[test]
 fn a_callback_that_panics_as_it_drops_is_harmless() -> Result<()> {
     struct Grenade(Arc<AtomicUsize>);
@@ -243,8 +243,8 @@ fn the_advised_limit_suffices_for_the_whole_entry() -> Result<()> {
     device.set_memory_limit(Some(16 * MIB as u64));
     let refused: Result<()> = entry();
     let error = refused.unwrap_err().to_string();
-    // The sum of the 10 MiB outside and the 16 MiB of the entry. The request alone would have
-    // needed 18 MiB.
+    // The advised limit is the sum of the 10 MiB outside and the 16 MiB of the entry. The request
+    // alone would need 18 MiB.
     assert!(
         error.contains("raise the memory limit to 26 MiB or more, which the largest entry of \"step\" so far took"),
         "{error}"

@@ -9,7 +9,7 @@ use crate::pools::{MIB, assert_empty, config, device};
 fn a_direct_pool_holds_what_is_handed_out_and_no_more() -> Result<()> {
     let device = device(PoolKind::Direct);
     let held = |device: &Device| {
-        // A block that the device still uses is not released.
+        // A block is released only after the device has completed its work on the block.
         device.synchronize().unwrap();
         let stats = device.memory_stats();
         assert_eq!(stats.reserved_bytes, stats.allocated_bytes);
@@ -56,7 +56,7 @@ fn a_binned_pool_releases_the_memory_of_a_burst() -> Result<()> {
     let of_burst = device.memory_stats().reserved_bytes;
     assert!(of_burst >= 64 * MIB as u64);
 
-    // From here on, two blocks suffice.
+    // Two blocks suffice for the iterations below.
     let iterations = (0..100_000).take_while(|_| {
         let pair = [5000, 9000].map(|len| Buffer::new(&device, len).unwrap());
         drop(pair);

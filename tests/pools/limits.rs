@@ -11,8 +11,8 @@ fn reserved(device: &Device) -> usize {
     device.memory_stats().reserved_bytes as usize
 }
 
-/// Returns the setups that can release any idle memory of at least one block. Pools with shared
-/// segments that do not grow cannot do so.
+/// Returns the setups that can release any idle memory of at least one block. If segments are
+/// shared and do not grow, they cannot release all idle memory.
 fn releasing() -> impl Iterator<Item = Setup> {
     POOLS.into_iter().filter(|setup| {
         setup.expandable && (setup.pool != PoolKind::BestFit || grows(&device(*setup)))
@@ -26,8 +26,8 @@ fn grows(device: &Device) -> bool {
     gap == 2 * MIB as u64 && reserved(device) == 6 * MIB
 }
 
-/// Five units are allocated and freed, and then all six are allocated. If lengths are powers of
-/// two, these are four and eight units.
+/// Five of six units are allocated and freed, and then six units are allocated. A binned pool has
+/// four and eight units instead.
 #[test]
 fn idle_memory_of_another_length_is_released_under_a_limit() -> Result<()> {
     for pool in POOLS {

@@ -13,8 +13,7 @@ fn median(mut rows: Vec<[f64; 3]>) -> [f64; 3] {
     rows[rows.len() / 2]
 }
 
-/// Measures the cost of a limit of 1.1 × the peak of live bytes, as the time for a step's
-/// allocations.
+/// Measures the time of a step's allocations under a limit of 1.1 × the peak of live bytes.
 #[test]
 #[ignore = "a measurement"]
 fn the_limit_costs_a_training_step_little_time() {

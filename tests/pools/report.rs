@@ -15,7 +15,7 @@ fn calls(device: &Device, name: &str) -> u64 {
     phase.unwrap_or_else(|| panic!("no phase {name}")).calls
 }
 
-/// Each phase is caused once, and the report must contain it.
+/// The test causes each phase once. The report must contain each phase.
 #[test]
 fn every_phase_that_runs_is_counted_and_timed() -> Result<()> {
     let unit = MIB * size_factor();

@@ -15,7 +15,7 @@ fn stats(device: &Device, name: &str) -> CacheStats {
 
 #[test]
 fn a_scope_serves_a_size_from_what_it_freed_before() -> Result<()> {
-    // Lengths at, below and above units and powers of two.
+    // The lengths are at, below and above units and powers of two.
     for (pool, len) in POOLS
         .into_iter()
         .flat_map(|pool| [1, 512, 513, 3000, 5000, 65_536, 100_000, 3 * MIB].map(|len| (pool, len)))
@@ -121,7 +121,7 @@ fn a_limit_holds_at_every_moment_and_idle_blocks_make_room() -> Result<()> {
             );
             drop(large);
         });
-        // The requests have sizes of every kind, until the limit refuses one.
+        // Requests of varied sizes continue until the limit refuses a request.
         let mut live = Vec::new();
         for iteration in 0..2000usize {
             let Ok(buffer) = Buffer::new(&device, 1 + iteration * 7919 % (3 * MIB)) else {

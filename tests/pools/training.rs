@@ -1,5 +1,5 @@
-//! A recorded training step under a limit of little more than its working set. This is a small
-//! version of CuArrays' experiment, in which CuArrays' pools took 2.0 and 2.8 times as long.
+//! A recorded training step under a limit slightly above its working set. This is a small version
+//! of CuArrays' experiment. There, the limit slowed CuArrays' pools by factors of 2.0 and 2.8.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,10 @@ use under_test::device_with;
 
 use crate::pools::{Setup, assert_empty, config};
 
-/// A row for each tensor, which is alive from `lower` up to `upper`.
+/// The trace: one row for each tensor, which is live from `lower` to `upper`.
 const TRACE: &str = include_str!("../data/resnet50.csv");
 
-/// One event of a step: the tensor with this number is allocated with this number of bytes, or
-/// freed.
+/// An event of a step: the allocation of a tensor, by its index and bytes, or the free of a tensor.
 pub(crate) enum Event {
     Allocate(usize, usize),
     Free(usize),
@@ -88,7 +87,7 @@ fn a_training_step_fits_into_little_more_than_its_working_set() {
         let stats = device.memory_stats();
         assert!(stats.peak_reserved_bytes <= peak_bytes / 100 * percent);
         assert_eq!(stats.out_of_memory, 0, "{percent} %");
-        // A second step succeeds, too: no memory that remains from the first step is in its way.
+        // A second step also succeeds, although memory of the first step remains.
         let reserves = stats.reserves;
         run(&device, &step).unwrap();
         println!(

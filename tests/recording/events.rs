@@ -134,7 +134,7 @@ fn drops_on_other_threads_are_recorded_once_with_their_thread() {
     };
     std::thread::spawn(move || drop(buffers)).join().unwrap();
     {
-        let _guard = scope.enter(); // Returns the blocks.
+        let _guard = scope.enter(); // An entry takes back the dropped blocks.
     }
     device.invalidate_cache("step");
     let requests = recording
@@ -211,7 +211,7 @@ fn a_scope_that_another_thread_is_inside_of_is_recorded_whole_or_not_at_all() {
             let _entered = scope.enter();
             let kept = Buffer::new(&device, 1 << 20).unwrap();
             next();
-            // Makes a miss, a hit and their drops, in an entry that began before the recording.
+            // This entry began before the recording, so its events are not recorded.
             Buffer::new(&device, 2 << 20).unwrap();
             Buffer::new(&device, 2 << 20).unwrap();
             drop(kept);
@@ -265,8 +265,9 @@ fn a_full_ring_keeps_the_newest_and_counts_the_others() {
         Buffer::new(&device, bytes).unwrap();
     }
     let profile = recording.profile();
-    // The events are reservations, a request, and a request and a free for each other buffer. The
-    // oldest event of a full ring is not read, because its thread may be overwriting it.
+    // The events are the reservations, one request, and a request and a free for each dropped
+    // buffer. The oldest event of a full ring is not read, because its thread may be overwriting
+    // it.
     assert_eq!(profile.events.len(), 63);
     let reserves = device.memory_stats().reserves;
     assert_eq!(profile.lost_events, 2001 + reserves - 63);
@@ -427,7 +428,7 @@ fn stream_waits_and_the_return_of_pending_blocks_are_recorded() {
         );
         assert_eq!(count(&recording, EventKind::FreeCompleted), 0);
         device.synchronize().unwrap();
-        // The next request checks whether the other stream is done with the block.
+        // The next request detects that the other stream no longer uses the block.
         Buffer::new(&device, 4000).unwrap();
         let completed = of_kind(&recording, EventKind::FreeCompleted);
         assert_eq!(completed.len(), 1);

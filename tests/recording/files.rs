@@ -19,7 +19,7 @@ use cachescope_tools::trace::profiles;
 
 use super::{device, record};
 
-/// Returns a folder for one test.
+/// Returns a new, empty folder for one test.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("recording-{name}"));
     let _ = fs::remove_dir_all(&folder);
@@ -65,8 +65,8 @@ fn the_extension_selects_the_report() {
     }
 }
 
-/// The fields of an allocation or a free that both kinds of profile contain: kind, address, size,
-/// scope and line.
+/// The fields of an allocation or a free that a snapshot preserves: whether it is a free, the
+/// address, the size, the scope and the line.
 type Told = (bool, u64, u64, Option<String>, Option<u32>);
 
 fn blocks(profile: &Profile) -> Vec<Told> {
@@ -152,7 +152,7 @@ fn files_that_cannot_be_are_refused() {
     );
 }
 
-/// Writes to a disk that is always full. Linux only.
+/// `/dev/full` behaves like a file on a full disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error() {
@@ -166,7 +166,7 @@ fn a_full_disk_is_an_error() {
     program(&device);
 }
 
-/// Returns a command that runs an ignored test below, with a profile that the environment sets.
+/// Returns a command that runs an ignored test of this file with `CACHESCOPE_PROFILE=path`.
 fn profiling(path: &str, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture"]);
@@ -253,8 +253,8 @@ fn the_file_of_a_rank_has_its_number() {
     assert!(!path.exists());
 }
 
-/// Starts the program that waits, and returns when it waits. `more` are further environment
-/// variables.
+/// Starts `a_profiled_program_that_waits`, and returns once the program waits. `more` contains
+/// further environment variables.
 #[cfg(unix)]
 fn waiting(path: &Path, more: &[(&str, &str)]) -> Child {
     let test = "recording::files::a_profiled_program_that_waits";
@@ -293,8 +293,8 @@ fn a_program_that_is_stopped_writes_its_report() {
     use std::os::unix::process::ExitStatusExt;
 
     for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
-        // Shells make background jobs ignore SIGINT, and the profile does not change the handling
-        // of ignored signals.
+        // Shells make background jobs ignore SIGINT. The profile installs no handler for an ignored
+        // signal.
         if ignores(number) {
             continue;
         }
@@ -320,7 +320,7 @@ fn a_report_at_an_interval_is_whole_when_the_program_is_killed() {
     let path = folder("interval").join("run.pickle");
     let mut child = waiting(&path, &[("CACHESCOPE_PROFILE_EVERY", "0.05")]);
     let began = Instant::now();
-    // The program was not yet waiting when the first reports were written.
+    // The first reports may be written before the program waits, and are then incomplete.
     let is_whole = || {
         let bytes = fs::read(&path).ok()?;
         let profile = profiles("run", &*bytes).unwrap().remove(0);

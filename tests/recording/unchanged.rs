@@ -1,12 +1,12 @@
-//! Recording changes only the time. A program gets equal addresses, counters and memory with and
-//! without a recording.
+//! Recording changes only the run time. A program gets equal addresses, counters and memory with
+//! and without a recording.
 
 use cachescope::{Buffer, CacheStats, Device, MemoryStats, Policy, cache_scope};
 
 use super::{device, record};
 
-/// Runs requests and drops from a generator, in entries that differ slightly. Returns the offsets
-/// of the addresses, and the statistics.
+/// Runs random requests and drops in entries that differ slightly. Returns the offsets of the
+/// addresses, and the statistics.
 fn program(device: &Device, policy: Policy) -> (Vec<i64>, CacheStats, MemoryStats) {
     let mut state = 1u64;
     let mut next = |most: u64| {

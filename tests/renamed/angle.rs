@@ -1,4 +1,4 @@
-//! The block is in angle brackets.
+//! Blocks in angle brackets.
 
 use super::is_bound;
 use scoped::{Policy, cache_scope};

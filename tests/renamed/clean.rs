@@ -1,10 +1,10 @@
-//! Code without warnings of the compiler or clippy, which must also have none inside a scope:
+//! Code that causes no warning of the compiler or clippy, and must cause none inside a scope:
 //! blocks that diverge, values of `()`, and unused values.
 
 use scoped::{cache_scope, uncached};
 
-/// The whole block returns. At the end of a plain block, clippy would suggest the value instead of
-/// `return`.
+/// Returns in both branches of the block. For a plain block, clippy would suggest a value instead
+/// of `return`.
 #[allow(clippy::needless_return)]
 pub fn returns(number: u32) -> u32 {
     let _unused = number;
@@ -17,13 +17,13 @@ pub fn returns(number: u32) -> u32 {
     })
 }
 
-/// The block returns and is a statement, in a function with a value.
+/// Returns in a block that is a statement, in a function with a value.
 #[allow(clippy::needless_return)]
 pub fn returns_as_a_statement() -> u32 {
     cache_scope!("clean", { return 2 });
 }
 
-/// The block returns without a value, in a function without a value.
+/// Returns in a block without a value, in a function without a value.
 pub fn returns_nothing(done: &mut bool) {
     cache_scope!("clean", {
         *done = true;
@@ -35,7 +35,7 @@ pub fn returns_nothing(done: &mut bool) {
     *done = false;
 }
 
-/// A value is expected, but the block diverges.
+/// Diverges in a block that should have a value.
 pub fn diverges_where_a_value_is_expected(number: Option<u32>) -> u32 {
     let found: u32 = match number {
         Some(number) => number,
@@ -44,7 +44,7 @@ pub fn diverges_where_a_value_is_expected(number: Option<u32>) -> u32 {
     found + 1
 }
 
-/// The blocks break and continue.
+/// Breaks and continues in blocks.
 pub fn jumps() -> u32 {
     let mut rounds = 0;
     loop {
@@ -58,7 +58,7 @@ pub fn jumps() -> u32 {
     }
 }
 
-/// The blocks panic.
+/// Panics in blocks.
 pub fn panics(really: bool) -> u32 {
     if rarely() {
         cache_scope!("clean", < unreachable!() >);
@@ -74,7 +74,7 @@ fn rarely() -> bool {
     false
 }
 
-/// The block never ends.
+/// Loops forever in a block.
 pub fn never_ends() -> ! {
     cache_scope!("clean", {
         loop {
@@ -83,7 +83,7 @@ pub fn never_ends() -> ! {
     })
 }
 
-/// The blocks have one token, or none.
+/// Evaluates blocks with one token or with none.
 pub fn short() -> u32 {
     cache_scope!("clean", {});
     cache_scope!("clean", { () });
@@ -95,7 +95,7 @@ pub fn short() -> u32 {
     uncached!({ five })
 }
 
-/// The values are not used.
+/// Discards the values of blocks.
 pub fn unused(values: &[u32]) {
     cache_scope!("clean", { values.len() });
     cache_scope!("clean", { values });
@@ -105,13 +105,13 @@ pub fn unused(values: &[u32]) {
     cache_scope! { "clean", {} }
 }
 
-/// The value must be used, and is used.
+/// Returns a value that must be used.
 #[must_use]
 pub fn must_be_used() -> u32 {
     cache_scope!("clean", { 6 })
 }
 
-/// The results pass through every kind of block.
+/// Passes results through every kind of block.
 ///
 /// # Errors
 ///
@@ -123,7 +123,7 @@ pub fn results(text: &str) -> Result<u32, std::num::ParseIntError> {
     cache_scope!("clean", { Ok(number) })
 }
 
-/// The names and options are written in common styles.
+/// Writes names and options in common styles.
 pub fn names(layer: usize, name: &String) -> usize {
     let named = cache_scope!(format!("clean {layer}"), { layer });
     let borrowed = cache_scope!(name, max_bytes = 1 << 20, { named });

@@ -1,7 +1,7 @@
-//! Functions of elements in a module in which no name has the meaning that the macro might expect.
+//! `elementwise!` in a module where common names have other meanings.
 
-// There is no prelude and no import, so the expansion must find everything by the path of the
-// crate.
+// The module has no prelude and no imports, so the expansion must find everything by the path of
+// the crate.
 mod bare {
     #![no_implicit_prelude]
     #![allow(non_snake_case, reason = "the names are what might clash")]

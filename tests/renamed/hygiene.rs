@@ -1,4 +1,4 @@
-//! The expansion needs no names of the surrounding code, and does not define names for it.
+//! The expansion uses no names of the surrounding code, and defines no names in it.
 
 use super::is_bound;
 
@@ -49,7 +49,7 @@ mod bare {
     }
 }
 
-/// Calls a macro with every word of the expansions, words of earlier expansions, and similar words.
+/// Calls a macro with every identifier of current and earlier expansions, and similar identifiers.
 macro_rules! with_words {
     ($declare:ident) => {
         $declare! {
@@ -65,7 +65,7 @@ macro_rules! with_words {
     };
 }
 
-/// Defines the content of each module below, in which the words are names of the caller's items.
+/// Defines the content of each module below. The identifiers are names of the caller's items.
 macro_rules! uses_the_macros {
     () => {
         pub fn run() -> u32 {
@@ -110,7 +110,7 @@ macro_rules! uses_the_macros {
     };
 }
 
-/// Modules in which every word is the name of an item of one kind.
+/// Modules in which every identifier is the name of an item of one kind.
 #[allow(
     non_camel_case_types,
     non_upper_case_globals,
@@ -207,7 +207,7 @@ fn means_no_item_of_the_caller_whatever_it_is_called() {
     }
 }
 
-/// Paths of the caller through modules whose names parameters of the expansion might have.
+/// Paths of the caller, through modules with the names of possible parameters of the expansion.
 #[allow(non_snake_case, reason = "the names are what might clash")]
 mod paths {
     mod A {

@@ -20,8 +20,7 @@ mod temporaries;
 #[cfg(test)]
 mod values;
 
-/// Returns whether the cache with this name serves an allocation of the current device at this
-/// place.
+/// Returns whether the cache `name` serves an allocation on the current device.
 #[cfg(test)]
 fn is_bound(name: &str) -> bool {
     let requests = || scoped::cache_stats(name).map_or(0, |stats| stats.hits + stats.misses);

@@ -1,4 +1,4 @@
-//! The call has the value of the block, and types are inferred as for a plain block.
+//! A call of the macro has the value of the block, and types are inferred as for a plain block.
 
 use scoped::{cache_scope, uncached};
 use std::borrow::Cow;

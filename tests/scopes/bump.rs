@@ -5,8 +5,8 @@ use under_test::device_with;
 
 use crate::scopes::{device, stats};
 
-/// Returns the addresses of buffers of these sizes. Each buffer is dropped before the next one is
-/// made.
+/// Returns the addresses of buffers of these sizes. Each buffer is dropped before the next buffer
+/// is made.
 fn addresses(device: &Device, sizes: &[usize]) -> Result<Vec<u64>> {
     cache_scope!("bump", policy = Policy::Bump, device = device, {
         sizes
@@ -106,7 +106,7 @@ fn a_chunk_with_an_escaped_array_is_set_aside_until_that_drops() -> Result<()> {
 #[test]
 fn an_invalidation_leaves_nothing_of_chunks_that_were_given_up() -> Result<()> {
     let device = device();
-    // The exit releases several chunks. The next entry makes one chunk in their place.
+    // The exit releases several chunks, which a later entry would replace by one chunk.
     addresses(&device, &[5 << 20; 4])?;
     device.invalidate_cache("bump");
     let stats = stats(&device, "bump");
@@ -207,7 +207,7 @@ fn a_limit_of_the_sum_of_one_entry_is_enough() -> Result<()> {
     Ok(())
 }
 
-/// Large requests between small ones must not leave the rest of each chunk unused.
+/// Large requests between small requests must not leave the remainder of each chunk unused.
 #[test]
 fn a_first_entry_under_a_tight_limit_wastes_nothing_between_its_chunks() -> Result<()> {
     let sizes: Vec<usize> = (0..40)

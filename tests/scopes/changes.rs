@@ -31,7 +31,7 @@ impl Observed {
         let (reuses, keeps, records) = match policy {
             Policy::Bump => (false, true, false),
             Policy::Release => (true, false, false),
-            // The blocks of the recorded entry are released, so that there is memory for the slab.
+            // Plan releases the blocks of the recorded entry, so that the slab fits.
             Policy::Plan => (true, false, true),
             _ => (true, true, false),
         };
@@ -43,13 +43,13 @@ impl Observed {
     }
 }
 
-/// Runs an entry that allocates a size before and after `meanwhile`.
+/// Runs an entry that allocates `bytes` before and after `meanwhile`.
 fn observe(device: &Device, bytes: usize, meanwhile: impl FnOnce()) -> Result<Observed> {
     let address = || Buffer::new(device, bytes).map(|buffer| buffer.address());
     let reuses = cache_scope!("loop", device = device, {
         let first = address()?;
         meanwhile();
-        // A nested entry of the cache's name is not an outermost entry.
+        // This entry is nested, so it does not apply the new settings.
         let second = cache_scope!("loop", device = device, { address()? });
         let third = address()?;
         assert_eq!(first == second, first == third);
@@ -73,7 +73,7 @@ fn a_new_policy_takes_effect_at_the_next_outermost_entry_for_every_pair() -> Res
             set(&device, before);
             let first = observe(&device, 4000, || set(&device, after))?;
             assert_eq!(first, Observed::of(before), "{before}, not {after} yet");
-            // The size differs from the first entry's, so no plan fits the size.
+            // The size is new, so no plan fits it.
             let second = observe(&device, 5000, || {})?;
             assert_eq!(second, Observed::of(after), "{after} after {before}");
             device.invalidate_cache("loop");
@@ -168,7 +168,7 @@ fn under_max_bytes_of_0_nothing_is_cached() -> Result<()> {
             );
             drop(escaped);
             assert_eq!(device.memory_stats().allocated_bytes, 0, "{policy}");
-            // With a bound above 0, the cache serves again.
+            // With a bound above 0, the cache serves requests again.
             let bounded = CacheConfig {
                 max_bytes: Some(8 * MIB as u64),
                 ..config
@@ -227,8 +227,8 @@ fn a_destructor_inside_a_scope_may_take_its_cache() -> Result<()> {
     Ok(())
 }
 
-/// The exit drops the last handle of a device, and thereby the values that a callback owns. Their
-/// destructor invalidates and removes the cache of the exited scope.
+/// The exit drops the last handle of a device, and thereby the device's callback. The destructor of
+/// a value in the callback invalidates and removes the cache of the exited scope.
 #[test]
 fn a_destructor_that_the_exit_runs_may_take_its_cache() -> Result<()> {
     struct Owns(Device);

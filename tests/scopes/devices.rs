@@ -17,7 +17,7 @@ fn the_same_name_on_two_devices_is_two_caches() -> Result<()> {
         cache_scope!("loop", device = &two, {
             assert_eq!(Device::current(), two);
             drop(Buffer::new(&two, 100)?);
-            drop(Buffer::new(&one, 100)?); // the nearest enclosing scope of that device
+            drop(Buffer::new(&one, 100)?); // The enclosing scope of `one` serves this request.
         });
         assert_eq!(Device::current(), one);
     });
@@ -65,7 +65,7 @@ fn arrays_of_nothing_allocate_nothing() -> Result<()> {
         (&device, &device, 0)
     );
     cache_scope!("loop", {
-        drop(Array::<u8>::zeros([1])?); // idle, but must not serve empty arrays
+        drop(Array::<u8>::zeros([1])?); // The idle block must not serve empty arrays.
         drop(Array::<u8>::zeros([0])?);
     });
     let stats = stats(&device, "loop");
@@ -123,7 +123,7 @@ fn arrays_outlive_every_handle_of_their_device() -> Result<()> {
     Ok(())
 }
 
-/// Returns an array, allocated in a scope or outside, that is the only handle on its device.
+/// Returns an array that is the only handle on its device. If `cached`, allocates it in a scope.
 fn last_of_its_device(len: usize, cached: bool) -> Array<f32> {
     let device = device();
     let _guard = device.enter();

@@ -5,7 +5,7 @@ use cachescope::{
 };
 use under_test::device_with;
 
-/// Pseudorandom numbers, which are equal in every run.
+/// A linear congruential generator, whose sequence is equal in every run.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -23,8 +23,8 @@ impl Random {
 struct Plan {
     /// The bytes of each array for a text of length 1.
     unit_bytes: &'static [u64],
-    /// The number of arrays that are live at one time. The oldest array drops before the next array
-    /// is made.
+    /// The maximum number of live arrays. If it is reached, the oldest array is dropped before the
+    /// next allocation.
     alive: usize,
     lengths: (u64, u64),
 }
@@ -35,7 +35,7 @@ struct Outcome {
     ratio: f64,
 }
 
-/// Runs 10,000 iterations of random lengths. The hit rate excludes the first hundred.
+/// Runs iterations of random lengths. The hit rate excludes the first hundred iterations.
 fn walk(plan: Plan, iterations: u64) -> Result<Outcome> {
     let device = device_with(DeviceConfig {
         pool: PoolKind::BestFit,
@@ -73,7 +73,7 @@ fn walk(plan: Plan, iterations: u64) -> Result<Outcome> {
     })
 }
 
-/// The activations of a small transformer, in bytes for each token.
+/// The activations of a small transformer, in bytes per token.
 const LAYERS: [u64; 30] = [
     4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
     12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
@@ -140,7 +140,7 @@ fn random_lengths_hit_and_stay_near_the_largest_working_set() {
     }
 }
 
-/// One entry has many sizes, all of which a cache without a bound would keep.
+/// The entry makes requests of many sizes. An unbounded cache would keep a block of each size.
 #[test]
 fn a_cache_does_not_grow_with_every_size_it_sees() -> Result<()> {
     let device = device_with(DeviceConfig {
@@ -268,8 +268,8 @@ fn blocks_that_were_idle_for_long_are_released() -> Result<()> {
     Ok(())
 }
 
-/// Runs layers. The wide arrays are temporary, and every second square array is kept for the
-/// backward pass. Returns the peak of the live bytes.
+/// Runs the allocations of six layers. The wide buffers are temporary, and every second square
+/// buffer is kept for the backward pass. Returns the peak of the live bytes.
 fn layers(device: &Device, length: usize) -> Result<usize> {
     let mut saved = Vec::new();
     let (mut saved_bytes, mut most) = (0, 0);
@@ -290,8 +290,8 @@ fn layers(device: &Device, length: usize) -> Result<usize> {
     Ok(most)
 }
 
-/// The lengths drift under Plan. A slab for each length that occurred in two consecutive entries
-/// would need several times the required memory.
+/// The lengths of the entries drift. Under Plan, one slab for each repeated length would need
+/// several times the required memory.
 #[test]
 fn plans_of_lengths_that_drift_leave_no_slab_each() -> Result<()> {
     let mut random = Random(3);
@@ -332,7 +332,6 @@ fn plans_of_lengths_that_drift_leave_no_slab_each() -> Result<()> {
     Ok(())
 }
 
-/// An entry that needs less than its plan counts as shorter, even if other entries come between.
 #[test]
 fn a_plan_shrinks_though_other_entries_come_between() -> Result<()> {
     let device = device_with(DeviceConfig::default())?;

@@ -1,4 +1,4 @@
-//! Entries without requests, and entries whose first request comes after such entries.
+//! Entries without requests, and first requests after such entries.
 
 use std::panic::Location;
 use std::thread;
@@ -175,7 +175,7 @@ fn a_cache_removed_meanwhile_is_not_made_again() {
     assert!(device.cache_stats("loop").is_none());
 }
 
-/// Removes the cache on another thread, which does not make the entry of this one.
+/// Removes the cache on another thread, so that the removal does not create this thread's entry.
 fn remove_elsewhere(device: &Device) {
     thread::scope(|threads| {
         threads.spawn(|| device.remove_cache("loop"));

@@ -32,7 +32,7 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
 
 #[test]
 fn guards_may_be_dropped_in_every_order() -> Result<()> {
-    // The last name is the scope of the first name again.
+    // The first and the last guard enter the same scope.
     let names = ["a", "b", "c", "a"];
     for policy in POLICIES {
         let device = device();
@@ -83,7 +83,8 @@ fn a_forgotten_guard_binds_to_the_end_of_its_thread() {
                 drop(Buffer::new(&device, 1000)?);
                 cache_scope!("above", policy = policy, device = &device, {
                     drop(Buffer::new(&device, 1000)?);
-                    // A scope below the forgotten scope, which is therefore still entered.
+                    // The scope "below" is below the forgotten scope in the stack, so it is still
+                    // entered.
                     cache_scope!("below", device = &device, {
                         drop(Buffer::new(&device, 1000)?)
                     });
@@ -106,7 +107,7 @@ fn a_forgotten_guard_binds_to_the_end_of_its_thread() {
     }
 }
 
-/// The work of a thread-local's destructor, which drops arrays of a scope, and enters scopes.
+/// A thread-local whose destructor drops arrays of a scope, and enters scopes.
 struct Last {
     kept: Vec<Array<u32>>,
     forgotten: Vec<ScopeGuard>,
@@ -142,8 +143,8 @@ thread_local! {
     };
 }
 
-/// Runs a thread with a thread-local that is destroyed after this crate's thread-locals, or before
-/// them.
+/// Runs a thread that uses `LAST`. If `before`, `LAST` is destroyed before this crate's
+/// thread-locals, otherwise after them.
 fn end_with(device: &Device, policy: Policy, before: bool) -> Result<()> {
     let device = device.clone();
     let ended = thread::spawn(move || -> Result<()> {

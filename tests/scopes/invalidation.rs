@@ -128,7 +128,7 @@ fn a_cache_removed_from_inside_is_another_one_when_entered_again() -> Result<()>
     let device = device();
     let _guard = device.enter();
     for _ in 0..2 {
-        // The second iteration uses the cache of the call site.
+        // The second iteration gets its cache from the call site, not by name.
         cache_scope!("loop", {
             device.remove_cache("loop");
             cache_scope!("loop", { drop(Buffer::new(&device, 100)?) });

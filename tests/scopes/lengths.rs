@@ -21,7 +21,7 @@ struct Batch {
 enum Lengths {
     /// Uniformly distributed lengths.
     Uniform,
-    /// The numbers of texts also vary, and the length of a batch is the length of its longest text.
+    /// The number of texts also varies. A batch has the length of its longest text.
     Texts,
     /// A few recurring lengths.
     Recurring,
@@ -61,8 +61,8 @@ impl Lengths {
     };
 }
 
-/// Returns the allocations and drops of one iteration, in order. Each is the number of the array,
-/// with its bytes, or with `None` for a drop.
+/// Returns the steps of one iteration. A step is the index of an array, with its bytes for an
+/// allocation, or with `None` for a drop.
 fn iteration(batch: Batch, scale: f64) -> Vec<(usize, Option<u64>)> {
     let hidden = (batch.texts * batch.tokens) as f64 * scale;
     let square = (batch.texts * batch.tokens * batch.tokens) as f64 * scale / 512.0;
@@ -115,8 +115,7 @@ fn working_set(steps: &[(usize, Option<u64>)]) -> u64 {
 }
 
 /// Runs `iterations` iterations. The longest possible iteration needs `most_bytes`. Returns the hit
-/// rate after the first hundred, the peak of the reserved bytes, and the working set of the largest
-/// iteration.
+/// rate after 100 iterations, the peak of the reserved bytes, and the largest working set.
 fn walk(
     policy: Policy,
     lengths: Lengths,
@@ -156,8 +155,8 @@ fn walk(
     Ok((hit_rate, device.memory_stats().peak_reserved_bytes, largest))
 }
 
-/// Checks that less than 1.3 × the working set is reserved. The device reserves pages of 2 MiB, so
-/// a small working set may exceed this bound, but at most by a sixteenth and three pages.
+/// Checks that less than 1.3 × the working set is reserved. Because pages have 2 MiB, a sixteenth
+/// more than the working set plus three pages is also allowed.
 fn hold(policy: Policy) {
     let walks = [
         (MIB, 2000),

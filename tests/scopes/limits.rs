@@ -71,8 +71,7 @@ fn callbacks_are_called_last_and_may_drop_arrays() -> Result<()> {
     let in_callback = device.clone();
     let guard = device.on_memory_pressure(move |wanted| {
         note.lock().unwrap().push(wanted);
-        // If an allocation in the callback does not fit, it fails, and does not call the callback
-        // again.
+        // An allocation in the callback that does not fit fails without calling the callback again.
         assert!(
             Buffer::new(&in_callback, 14 * MIB)
                 .unwrap_err()
@@ -146,7 +145,7 @@ fn idle_blocks_of_other_scopes_make_room_under_a_limit() -> Result<()> {
     for name in ["a", "b", "c"] {
         cache_scope!(name, device = &device, { Buffer::new(&device, 20 * MIB)? });
     }
-    // The request is inside a scope whose idle blocks do not fit the request either.
+    // The idle blocks of the entered scope do not fit the request either.
     cache_scope!("a", device = &device, {
         let large = Buffer::new(&device, 60 * MIB)?;
         assert_eq!(device.memory_stats().live_bytes, 60 * MIB as u64);
@@ -337,15 +336,15 @@ thread_local! {
     static HELD: RefCell<Option<ScopeGuard>> = const { RefCell::new(None) };
 }
 
-/// The use that the callback makes of the scope in which it is called.
+/// The callback's action on the scope of the request.
 #[derive(Clone, Copy)]
 enum Meanwhile {
     Leave,
     EnterAgain(Policy),
 }
 
-/// Exits a scope, and perhaps enters it again, while memory is reclaimed for a chunk that a request
-/// in the scope needs.
+/// Exits a scope while a request in it reclaims memory for a chunk. With `EnterAgain`, also enters
+/// the scope again.
 fn leave_under_pressure(meanwhile: Meanwhile) -> Result<()> {
     let set_policy = |device: &Device, policy| {
         let config = CacheConfig {
@@ -379,7 +378,7 @@ fn leave_under_pressure(meanwhile: Meanwhile) -> Result<()> {
         }
         bytes
     });
-    let guarded = device.enter(); // Below the scope in the stack.
+    let guarded = device.enter(); // This guard is below the scope in the stack.
     HELD.set(Some(scope.enter()));
     let first = Array::full([8 * MIB], 1u8)?;
     HELD.take();

@@ -1,4 +1,4 @@
-//! The semantics of scopes, in the order of the rules' numbers in the contract.
+//! The semantics of scopes: tests of the numbered rules of the contract.
 
 mod bump;
 mod changes;

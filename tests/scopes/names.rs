@@ -53,8 +53,8 @@ fn ten_thousand_names_are_as_fast_as_a_few() -> Result<()> {
             .zip(before)
             .map(|(now, before)| now.saturating_sub(before));
         assert!(grown.unwrap_or(0) < 200 << 20, "{policy}: {grown:?}");
-        // Each policy has a minimum that a cache keeps. The largest minimum is Bump's, a chunk of
-        // 64 KiB.
+        // Under each policy, a cache keeps a minimum of memory. The largest minimum is Bump's chunk
+        // of 64 KiB.
         let most_bytes = (MANY * (64 << 10) + 64 * MIB) as u64;
         let reserved_bytes = device.memory_stats().reserved_bytes;
         assert!(reserved_bytes <= most_bytes, "{policy}: {reserved_bytes}");
@@ -123,7 +123,7 @@ fn a_name_may_be_anything() -> Result<()> {
     Ok(())
 }
 
-/// Checks that a terminal or a log shows whole lines of bounded length.
+/// Checks that the text has `lines` lines of bounded length, without control characters.
 fn assert_tidy(text: &str, lines: usize) {
     assert_eq!(text.lines().count(), lines, "{text}");
     let controls = text.chars().filter(|c| c.is_control() && *c != '\n');

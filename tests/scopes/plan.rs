@@ -287,8 +287,8 @@ fn a_callback_that_allocates_does_not_lead_the_plan_astray() -> Result<()> {
     for _ in 0..3 {
         entry(false, None)?;
     }
-    // Under pressure, the callback makes the planned request before the entry's own request is
-    // served.
+    // Under pressure, the callback makes a request of the planned size before the entry's request
+    // is served.
     let spare = Mutex::new(Some(Buffer::new(&device, 12 * MIB)?));
     let (kept, inside) = (Mutex::new(Vec::new()), device.clone());
     let _guard = device.on_memory_pressure(move |_| {
@@ -434,8 +434,8 @@ fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: crate::regressions(), ..ProptestConfig::default() })]
 
-    /// Entries run a few bodies in any order. Some entries end early, and some have an invalidation
-    /// in between. Every array keeps its contents, and no memory remains at the end.
+    /// Entries run a few bodies in random order. Some entries end early, and some invalidate the
+    /// cache. Every array keeps its contents, and no memory remains at the end.
     #[test]
     fn entries_of_several_bodies_never_share_memory(
         bodies in prop::collection::vec(steps(20), 1..6),

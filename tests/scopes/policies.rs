@@ -141,8 +141,8 @@ fn max_bytes_holds_at_every_moment() -> Result<()> {
     Ok(())
 }
 
-/// Requested ≤ allocated ≤ reserved, in the middle of entries, too. The sum of free and used bytes
-/// equals the reserved bytes, and no two blocks overlap.
+/// Within entries, live and cached bytes are at most the allocated bytes. The allocated bytes and
+/// the largest free block are at most the reserved bytes. No two blocks overlap.
 #[test]
 fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
     for pool in [PoolKind::BestFit, PoolKind::Binned, PoolKind::Direct] {
@@ -206,8 +206,8 @@ fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
     Ok(())
 }
 
-/// Idle memory is counted in blocks of the pool, independent of their division. An invalidation
-/// releases exactly the blocks and bytes that the statistics report.
+/// The statistics count a chunk or a slab as one idle block. An invalidation releases exactly the
+/// blocks and bytes that the statistics report.
 #[test]
 fn idle_blocks_are_counted_as_they_are_released() -> Result<()> {
     for policy in POLICIES {

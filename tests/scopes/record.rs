@@ -18,7 +18,7 @@ struct Operands {
     host: Array2<f32>,
 }
 
-/// An operation that allocates once. Returns the line of its call.
+/// A function that calls an operation with one allocation. It returns the line of the call.
 type Operation = fn(&Operands) -> (u32, Result<()>);
 
 macro_rules! at {

@@ -16,7 +16,7 @@ fn every_cache_of_the_current_device_has_a_row() -> Result<()> {
     for _ in 0..4 {
         iteration("train", Policy::Recycle, &[1 << 20, 1 << 20])?;
     }
-    // There are two recorded entries, and then an entry of another size.
+    // Two equal entries are recorded, the third follows the plan, and the fourth diverges.
     for sizes in [[4096], [4096], [4096], [8192]] {
         iteration("plan", Policy::Plan, &sizes)?;
     }

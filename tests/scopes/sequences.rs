@@ -21,7 +21,7 @@ fn each_of_several_sequences_has_its_addresses() -> Result<()> {
     }
     let planned = stats(&device, "plan");
     let expected = ALL.map(|steps| iteration(&device, steps).unwrap());
-    // At first one sequence repeats, and then the sequences alternate, in every order.
+    // The sequences alternate in many orders.
     for number in 0..1000usize {
         let which = (number ^ (number / 10)) % 3;
         assert_eq!(
@@ -105,8 +105,8 @@ fn sequences_that_begin_alike_may_drop_at_other_times() -> Result<()> {
     Ok(())
 }
 
-/// An entry may change from one sequence to another in the middle. Its memory then does not overlap
-/// the arrays that are live at that time.
+/// An entry may change to another sequence in the middle. The other sequence's memory does not
+/// overlap the arrays that are already live.
 #[test]
 fn what_one_sequence_left_alive_is_not_overwritten_by_another() -> Result<()> {
     let device = device();

@@ -1,6 +1,6 @@
 //! Futures that are suspended within a scope, by an `.await` that the macro cannot see. A
 //! single-threaded executor runs the futures, so they need not be `Send`. The futures must not
-//! share memory, and the statistics count the exits that are out of order.
+//! share memory, and the statistics count exits out of order.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -98,7 +98,7 @@ fn scopes_of_two_futures_share_nothing_and_the_wrong_order_is_reported() {
 #[test]
 fn a_future_that_is_dropped_inside_of_its_scope_leaves_it() {
     let device = device();
-    // Exits in the reverse order of the entries are correct.
+    // Exits in the reverse order of the entries are in order.
     for (order, told) in [([1, 0], 0), ([0, 1], 1)] {
         let policy = Policy::Recycle;
         let mut tasks = ["first", "second"].map(|name| Some(task(&device, name, policy, 3)));

@@ -19,7 +19,7 @@ fn two_threads_in_one_name_have_their_own_blocks_and_common_statistics() -> Resu
                 threads.spawn(move || {
                     cache_scope!("loop", device = device, {
                         let address = Buffer::new(device, 4000).unwrap().address();
-                        barrier.wait(); // both inside at once
+                        barrier.wait(); // Both threads are inside of the scope.
                         assert_eq!(Buffer::new(device, 4000).unwrap().address(), address);
                         barrier.wait();
                         address

@@ -11,7 +11,8 @@ fn current() -> Option<String> {
     scope::current().map(|handle| handle.name().to_owned())
 }
 
-/// Checks that the caches have no live blocks, and that each serves requests from its idle blocks.
+/// Checks that the caches have no live blocks, and that each cache serves requests from its idle
+/// blocks.
 fn assert_serves_on(device: &Device, policy: Policy, names: &[&str]) -> Result<()> {
     assert_eq!(current(), None, "every entry was left");
     for name in names {

@@ -1,4 +1,4 @@
-//! The waits of copies by position and by order on several streams.
+//! The waits of operations that copy elements, by index or in order, on several streams.
 
 use cachescope::{Array, Result, concat, stack};
 
@@ -76,7 +76,7 @@ fn each_waits_for_the_streams_that_wrote_its_operands() -> Result<()> {
     Ok(())
 }
 
-/// Overwrites one of the operands. Only the work on this operand may make the operation wait.
+/// Overwrites one of the operands. The overwrite must wait for the operation on the other stream.
 #[track_caller]
 fn overwritten(operation: Operation, name: &str, which: fn(&mut Array<i32>, &mut Array<i64>)) {
     let outcome = || -> Result<()> {
@@ -91,7 +91,7 @@ fn overwritten(operation: Operation, name: &str, which: fn(&mut Array<i32>, &mut
             operation(&a, &indices)?
         };
         which(&mut a, &mut indices);
-        // If nothing orders the operation first, this work runs first.
+        // If the overwrite did not wait, it would run before the operation.
         device.default_stream().synchronize()?;
         assert_eq!(result.to_vec()?, expected, "{name}");
         Ok(())

@@ -1,5 +1,5 @@
-//! Entries of streams, among scopes and out of order. The current stream shows in the blocks that a
-//! scope serves, because a block serves only requests of its own stream.
+//! Entries of streams, between scopes and out of order. A block serves only requests of its own
+//! stream, so the served block identifies the current stream.
 
 use cachescope::{Buffer, Device, Result, Stream, cache_scope};
 
@@ -61,8 +61,8 @@ fn a_scope_serves_each_stream_from_its_own_blocks() -> Result<()> {
     Ok(())
 }
 
-/// A probe that determines which of the streams is current, by the stream whose block is served.
-/// The first stream is the default stream.
+/// A probe that finds the index of the current stream by the block that is served. Index 0 is the
+/// default stream.
 struct Probe<'a> {
     device: &'a Device,
     addresses: Vec<u64>,
@@ -128,7 +128,7 @@ fn a_forgotten_guard_ends_with_its_thread() -> Result<()> {
     Ok(())
 }
 
-/// The streams are compared by number, because a stream without handles cannot be compared.
+/// The streams are compared by their debug text, because a dropped stream cannot be compared.
 #[test]
 fn a_stream_is_no_other_one_until_every_thread_has_left_it() -> Result<()> {
     let (first, second) = (device(), device());

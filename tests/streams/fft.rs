@@ -44,7 +44,7 @@ fn a_writer_waits_for_the_transforms_that_read() -> Result<()> {
     let mut x = row()?;
     let columns = x.reshape([4, 1])?.broadcast_to([4, 3])?;
     let stream = device.new_stream()?;
-    // Nothing has waited for these results before.
+    // Before `fill`, no read waits for these results.
     let (spectrum, along) = {
         let _guard = stream.enter();
         (fft::fft(&x, 0)?, fft::fft(&columns, 0)?)

@@ -30,7 +30,7 @@ fn a_writer_waits_for_the_factorizations_that_read() -> Result<()> {
     let _guard = device.enter();
     let mut a = Array::from_slice(&[2.0_f64, 0.0, 0.0, 4.0], [2, 2])?;
     let stream = device.new_stream()?;
-    // Nothing has waited for these results before.
+    // Before `fill`, no read waits for these results.
     let (determinant, (q, r)) = {
         let _guard = stream.enter();
         (linalg::det(&a)?, linalg::qr(&a)?)

@@ -16,15 +16,15 @@ use under_test::{cuda_ordinal, device_with};
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the factor for the sizes of a test that expects a stream to have pending work when the
-/// host continues. A GPU adds 1 to the elements of 4 MiB before the host makes its next call.
+/// Returns the factor for the sizes of tests that expect a stream to have pending work. A GPU would
+/// complete an addition over 4 MiB before the host's next call.
 pub(crate) fn size_factor() -> usize {
     let is_gpu = cuda_ordinal().is_some() && cuda_emulator::has_device();
     if is_gpu { 64 } else { 1 }
 }
 
-/// Returns the length of a large array: 4 MiB, and more on a GPU. The array has separate pages or a
-/// separate segment, and its work takes the stream a while.
+/// Returns the number of elements of a large array: 4 MiB, and more on a GPU. The array has
+/// separate pages or a separate segment, and work on the array takes time.
 fn length() -> usize {
     size_factor() << 20
 }
@@ -58,8 +58,8 @@ fn large(value: i32) -> Result<Array<i32>> {
     Array::full(length(), value)
 }
 
-/// Returns an array like [`large`] that is already written, so that work that runs too early reads
-/// its values.
+/// Returns an array like [`large`] whose write has completed. Work that runs too early then reads
+/// the array's values.
 fn written(value: i32) -> Result<Array<i32>> {
     let array = large(value)?;
     array.device().synchronize()?;

@@ -216,7 +216,8 @@ fn run_once(device: &Device, steps: &[Step], streams: &[Stream]) -> Result<()> {
             },
         }
     }
-    // Arrays are read in another order than they were made, so that no wait orders them by chance.
+    // Arrays are read in the reverse order of their creation, so that no wait orders them by
+    // chance.
     for index in (0..model.live.len()).rev() {
         model.read(index)?;
     }

@@ -64,7 +64,7 @@ fn writing_waits_for_the_streams_that_read() -> Result<()> {
         sums.push((&a + 1).eval()?);
     }
     a.fill(100)?;
-    assert_all(&a, 100); // Runs first, unless other work is ordered first.
+    assert_all(&a, 100); // If `fill` did not wait, it would run before the sums.
     for sum in &sums {
         assert_all(sum, 2);
     }

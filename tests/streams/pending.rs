@@ -19,7 +19,7 @@ fn a_stream_that_takes_anothers_block_is_ordered_after_it() -> Result<()> {
     let stats = device.memory_stats();
     assert_eq!((z.address(), stats.reserves), (address, reserves));
     assert_eq!(stats.retries, 0, "nobody waited but the stream");
-    assert_all(&z, 7); // Runs first, unless `y` is ordered first.
+    assert_all(&z, 7); // If `y` were not ordered first, `z` would run first.
     assert_all(&y, 2);
     assert_eq!(device.memory_stats().pending_bytes, 0);
     Ok(())
@@ -42,7 +42,7 @@ fn a_block_is_pending_while_another_stream_uses_it() -> Result<()> {
     assert_eq!((after.pending_bytes, after.live_bytes), (bytes(), bytes()));
     assert_eq!(after.allocated_bytes, before.allocated_bytes - bytes());
     let z = large(9)?;
-    assert_all(&z, 9); // Runs first, if `z` has the former address of `x`.
+    assert_all(&z, 9); // If `z` had the address of `x`, `z` would overwrite `x`.
     assert_eq!(
         device.memory_stats().pending_bytes,
         bytes(),
@@ -83,7 +83,7 @@ fn a_block_that_its_own_stream_wrote_last_is_not_pending() -> Result<()> {
         let _guard = stream.enter();
         (&x + 1).eval()?
     };
-    x.fill(3)?; // Ordered after the other stream, so that work after this one is, too.
+    x.fill(3)?; // This fill, and later work on its stream, is ordered after `y`.
     drop(x);
     assert_eq!(device.memory_stats().pending_bytes, 0);
     let z = large(9)?;
@@ -106,7 +106,7 @@ fn what_is_done_is_taken_before_anything_is_reserved() -> Result<()> {
     drop(x);
     let reserves = device.memory_stats().reserves;
     stream.synchronize()?;
-    let z = large(9)?; // Rung 1: nothing checked the memory in between.
+    let z = large(9)?; // Rung 1 detects that the block is no longer pending.
     assert_eq!(z.address(), address);
     let stats = device.memory_stats();
     assert_eq!((stats.reserves, stats.retries), (reserves, 0));
@@ -125,7 +125,7 @@ fn a_request_waits_where_all_memory_is_pending() -> Result<()> {
         (&x + 1).eval()?
     };
     drop(x);
-    let z = large(9)?; // Rung 4.
+    let z = large(9)?; // Rung 4 waits for the pending block.
     assert_eq!(device.memory_stats().retries, 1);
     assert_all(&z, 9);
     assert_all(&y, 2);
@@ -224,7 +224,7 @@ fn an_orphan_of_a_removed_cache_is_pending_too() -> Result<()> {
     Ok(())
 }
 
-/// A part of a chunk is not reused within an entry, but by the next entry.
+/// An entry does not reuse parts of a chunk. The next entry reuses the chunk.
 #[test]
 fn a_chunk_waits_for_every_stream_that_used_a_part() -> Result<()> {
     let device = device();

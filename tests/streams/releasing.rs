@@ -6,8 +6,7 @@ use under_test::device_with;
 
 use crate::streams::{assert_all, bytes, large, written};
 
-/// Returns a device on which each block is a segment. If a block is idle, it is released on
-/// request.
+/// Returns a device on which each block is a segment, so that idle blocks can be released.
 fn device() -> Device {
     device_of(PoolKind::Binned, None)
 }
@@ -28,10 +27,10 @@ fn trimming_waits_for_the_work_on_what_it_releases() -> Result<()> {
     let _guard = device.enter();
     let stream = device.new_stream()?;
     let (a, b) = (written(1)?, written(2)?);
-    let sum = (&a + &b).eval()?; // On the own stream of `a` and `b`.
+    let sum = (&a + &b).eval()?; // The stream of `a` and `b` adds.
     let product = {
         let _guard = stream.enter();
-        (&b * 3).eval()? // And on another.
+        (&b * 3).eval()? // Another stream multiplies.
     };
     drop((a, b));
     let before = device.memory_stats();
@@ -118,7 +117,7 @@ fn dropping_does_not_wait_where_each_block_is_a_reservation() -> Result<()> {
     let b = (&a + 1).eval()?;
     drop(a);
     assert_eq!(device.memory_stats().pending_bytes, bytes(), "not run yet");
-    let c = large(5)?; // Rung 4: below the limit, only the memory of `a` is left.
+    let c = large(5)?; // Rung 4 waits: under the limit, only the memory of `a` remains.
     assert_all(&b, 2);
     assert_all(&c, 5);
     drop((b, c));

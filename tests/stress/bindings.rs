@@ -1,13 +1,12 @@
 //! A model of a thread's bindings by the rules of scopes. The model predicts whether a cache serves
-//! a request, so that the statistics can be compared at the end.
+//! a request. At the end of the round, the statistics are compared with the model.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The index of all devices that do not belong to the round. The counts of such devices are not
-/// compared.
+/// The index of every device outside of the round. The counts of these devices are not compared.
 pub(crate) const FOREIGN: usize = 2;
 
 /// The expected counts of one device's caches.
@@ -61,8 +60,8 @@ impl Bindings {
         self.push(None, Binding::Uncached)
     }
 
-    /// Records an entry of the cache `name` on the current device, or on `device`, which thereby
-    /// becomes current.
+    /// Records an entry of the cache `name` on `device`, which becomes current, or on the current
+    /// device.
     pub(crate) fn cache(&self, device: Option<usize>, name: &str) -> Inside {
         let on = device.unwrap_or_else(|| self.current_device());
         let is_inside = |frame: &Frame| matches!(&frame.binding, Binding::Cache(other, inside) if *other == on && inside == name);
@@ -110,7 +109,7 @@ impl Bindings {
     }
 }
 
-/// A frame of the model, which lives as long as the guard that it models.
+/// A frame of the model. It lives as long as the guard that it models.
 pub(crate) struct Inside {
     bindings: Bindings,
     serial: u64,

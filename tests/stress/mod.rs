@@ -1,10 +1,10 @@
 //! All features at once: many threads run random programs over two devices, for
 //! `CACHESCOPE_STRESS_SECONDS` (3 by default). Each round takes half a second, and has separate
-//! devices. Every array is filled with a unique number, and read again before it drops. At the end
-//! of a round, no memory may remain.
+//! devices. Every array is filled with a unique number, and most arrays are read again before they
+//! drop. At the end of a round, no memory may remain.
 //!
-//! A failure names its seed. `CACHESCOPE_STRESS_SEED` begins with the round of this seed. Devices
-//! and programs are equal, but not the interleaving.
+//! A failure names its seed. `CACHESCOPE_STRESS_SEED` sets the seed of the first round. The seed
+//! determines the devices and the programs, but not the interleaving of the threads.
 
 mod bindings;
 mod owned;
@@ -49,12 +49,12 @@ fn everything_at_once() {
     let mut seed = number(SEED).unwrap_or_else(|| RandomState::new().build_hasher().finish());
     let end = Instant::now() + Duration::from_secs(number(SECONDS).unwrap_or(3));
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    // Rayon's threads start with the first long kernel, and do not end. Under ThreadSanitizer, they
-    // do not start.
+    // Rayon's threads start with the first long kernel and never exit, so they must start before
+    // the count of threads. Under ThreadSanitizer, kernels start no threads.
     if cfg!(not(tsan)) {
         rayon::broadcast(|_| ());
     }
-    // A driver starts its own threads with the first work.
+    // A driver starts its own threads in the first round.
     round::run(seed, 2 * cores + 3, ROUND);
     let before = running_threads();
     while Instant::now() < end {

@@ -1,4 +1,4 @@
-//! Arrays that nothing else writes to.
+//! Arrays with unique values, by which the checks detect overwritten memory.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,8 @@ use cachescope::{Array, Result};
 use crate::stress::bindings::Bindings;
 use crate::stress::round::lock;
 
-/// The failures. They are reported at the end, because many are found in destructors.
+/// The failures of all threads. They are reported at the end, because destructors find many of
+/// them.
 static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 pub(crate) fn fail(what: String) {
@@ -24,16 +25,17 @@ pub(crate) fn take_failures() -> Vec<String> {
     std::mem::take(&mut lock(&FAILURES))
 }
 
-/// An array whose elements are all `value`. Only the array's own clones and views have the number.
+/// An array whose elements are all `value`. Only its clones, views and copies have this value.
 pub(crate) struct Owned {
     array: Array<u64>,
     value: u64,
-    /// The index of its device in the round, or [`FOREIGN`](crate::stress::bindings::FOREIGN).
+    /// The index of the array's device in the round, or
+    /// [`FOREIGN`](crate::stress::bindings::FOREIGN).
     pub(crate) device: usize,
     unread: bool,
 }
 
-/// Returns a new value. Values are so far apart that additions to a value do not give another
+/// Returns a new value. Values are 2^16 apart, so that additions to a value do not reach another
 /// array's value.
 fn fresh_value() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -61,7 +63,7 @@ impl Owned {
         self.array.size_bytes() as u64
     }
 
-    /// Returns another handle on the block, or a view of a part of the block.
+    /// Returns another handle on the block, or, if `part`, a view of its second half.
     pub(crate) fn shared(&self, part: bool) -> Result<Self> {
         let array = if part {
             let half = self.array.len() / 2;
@@ -72,7 +74,7 @@ impl Owned {
         Ok(Self { array, ..*self })
     }
 
-    /// Computes an array from this one.
+    /// Returns a new array, computed from this array.
     pub(crate) fn next(&self, bindings: &Bindings) -> Result<Self> {
         let array = (&self.array + 1).eval()?;
         if !self.array.is_empty() {
@@ -109,7 +111,7 @@ impl Owned {
         })
     }
 
-    /// Writes new values: in place, or into a copy if the block is shared.
+    /// Writes new values in place, or, if the block is shared, into a copy.
     pub(crate) fn overwrite(&mut self, bindings: &Bindings) -> Result<()> {
         let before = self.array.address();
         let sum = &self.array + 1;
@@ -146,8 +148,8 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // Not every array is read, because a read waits for the work on the array. A drop before
-        // the end of the work is also a case to test.
+        // A read waits for the work on the array. A quarter of the arrays drop unread, to test
+        // drops before the end of the work.
         let unread = self.unread || (self.value >> 16).is_multiple_of(4);
         if !unread && !thread::panicking() {
             self.check();

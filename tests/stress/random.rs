@@ -1,6 +1,6 @@
 //! The random numbers that determine a program.
 
-/// SplitMix64, in which a seed determines the numbers.
+/// A SplitMix64 generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 

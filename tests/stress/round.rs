@@ -15,7 +15,7 @@ use crate::stress::owned::{Owned, fail, take_failures};
 use crate::stress::program;
 use crate::stress::random::Random;
 
-/// The time within which threads must end. After it, the round counts as deadlocked.
+/// The time limit for the threads to end. After this time, the round counts as deadlocked.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Locks by polling, because ThreadSanitizer does not recognise the order that a wait inside the
@@ -36,7 +36,7 @@ pub(crate) struct Round {
     pub(crate) streams: [Vec<Stream>; 2],
     /// The limits at the beginning of the round. Threads change the limits later.
     pub(crate) limits: [Option<u64>; 2],
-    /// True if threads remove caches, because then the caches' counts cannot be compared.
+    /// True if threads remove caches. The counts of removed caches cannot be compared.
     pub(crate) removes: bool,
     pub(crate) counts: Arc<[Counts; 3]>,
     /// The channels by which threads send arrays to each other: one for each concurrent thread.
@@ -153,8 +153,8 @@ fn join(thread: JoinHandle<()>) {
     }
 }
 
-/// Checks the sums after all threads have ended, and that all memory is released. If `outlive`,
-/// arrays outlive their device instead.
+/// Compares the counts with the statistics, and checks that all memory is released. If `outlive`,
+/// checks arrays that outlive their device instead of the memory.
 fn finish(round: Arc<Round>, outlive: bool) {
     let Some(round) = Arc::into_inner(round) else {
         return fail("a thread that has ended keeps the round".into());

@@ -2,7 +2,7 @@
 
 use crate::bounds::pickles::{Memo, Pickler, snapshot};
 
-/// Random numbers by SplitMix64.
+/// A SplitMix64 generator.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -26,7 +26,7 @@ impl Random {
         values[self.below(values.len())]
     }
 
-    /// Returns a random length, mostly short, and sometimes up to `most`.
+    /// Returns a random length of at most `most`. Short lengths are more likely.
     fn length(&mut self, most: usize) -> usize {
         let bits = self.below(most.ilog2() as usize + 1);
         self.below(2 << bits).min(most)
@@ -48,16 +48,15 @@ pub(super) fn file(random: &mut Random) -> Vec<u8> {
     file
 }
 
-/// A writer of snapshots in which any value may be shared, and sometimes a value is of another
-/// kind.
+/// A writer of random snapshots. Any value may be shared, and some values have the wrong kind.
 struct Grammar<'r> {
     random: &'r mut Random,
-    /// The remembered blocks, lists of blocks, segments, entries, traces, frames and lists of
-    /// frames.
+    /// The memo indices of written blocks, lists of blocks, segments, entries, traces, frames and
+    /// lists of frames.
     shared: [Vec<Memo>; 7],
-    /// The reciprocal of the share of new values. The other values are shared.
+    /// The reciprocal of the probability of a new value. Other values refer to written values.
     sharing: usize,
-    /// The reciprocal of the share of values of another kind.
+    /// The reciprocal of the probability of a value of the wrong kind.
     sense: usize,
     /// The maximum number of elements of a list.
     most: usize,
@@ -93,7 +92,7 @@ impl<'r> Grammar<'r> {
         pickler.end_list();
     }
 
-    /// Writes a value of a kind. The value may be one that was already written.
+    /// Writes a value of a kind, or a reference to a written value of this kind.
     fn value(&mut self, kind: usize, pickler: &mut Pickler, new: fn(&mut Self, &mut Pickler)) {
         if self.random.one_in(self.sense) {
             return self.nonsense(pickler);
@@ -136,7 +135,7 @@ impl<'r> Grammar<'r> {
                 .pick(&[0, 1, i64::MAX as u64, 1 << 62, u64::MAX]),
             _ => 512 * self.random.below(60) as u64,
         };
-        // At most the value that most readers accept, unless nonsense is wanted.
+        // If nonsense is rare, the number is below 2^63, which most readers accept.
         pickler.int(if self.sense > 10_000 {
             number >> 1
         } else {
@@ -153,7 +152,7 @@ impl<'r> Grammar<'r> {
         }
     }
 
-    /// Writes an address, mostly an address that other blocks do not reach.
+    /// Writes an address. Most addresses are multiples of 16 MiB, so that blocks rarely overlap.
     fn address(&mut self, pickler: &mut Pickler, key: &str) {
         pickler.text(key);
         if self.random.one_in(20) {
@@ -273,7 +272,7 @@ impl<'r> Grammar<'r> {
     }
 }
 
-/// Opcodes that need few operands or none, together with their operands.
+/// Opcodes that need few operands, each with its operands.
 const OPCODES: [&[u8]; 26] = [
     b"(",
     b"0",
@@ -303,7 +302,7 @@ const OPCODES: [&[u8]; 26] = [
     b"\x8a\x01\xff",
 ];
 
-/// Returns opcodes in any order.
+/// Returns a file of random opcodes.
 fn opcodes(random: &mut Random) -> Vec<u8> {
     let mut file = b"\x80\x04".to_vec();
     for _ in 0..random.length(3000) {
@@ -313,7 +312,7 @@ fn opcodes(random: &mut Random) -> Vec<u8> {
     file
 }
 
-/// Returns a short sequence of opcodes, repeated many times.
+/// Returns a file with a short sequence of opcodes, repeated many times.
 fn repetition(random: &mut Random) -> Vec<u8> {
     let mut file = b"\x80\x04](".to_vec();
     for _ in 0..1 + random.below(3) {
@@ -327,7 +326,7 @@ fn repetition(random: &mut Random) -> Vec<u8> {
     file
 }
 
-/// Returns lists of references to lists of references, as the segments or the traces.
+/// Returns a snapshot whose segments or traces are nested lists of references.
 fn nested(random: &mut Random) -> Vec<u8> {
     let mut pickler = Pickler::new();
     pickler.event(random.pick(&["alloc", "oom", "segment_free"]), 1 << 40, 512);
@@ -377,7 +376,7 @@ fn rows(random: &mut Random) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Damages a file in some places.
+/// Damages a file at random positions.
 fn damage(random: &mut Random, file: &mut Vec<u8>) {
     for _ in 0..1 + random.length(8) {
         let at = random.below(file.len() + 1);
@@ -389,7 +388,7 @@ fn damage(random: &mut Random, file: &mut Vec<u8>) {
             3 => drop(file.drain(at..end)),
             4 => drop(file.splice(at..at, random.pick(&OPCODES).iter().copied())),
             _ => {
-                // Copies a part to another place, once or many times.
+                // This inserts one or many copies of a range at another position.
                 let part = file[at..end].repeat(1 + random.length(50));
                 let to = random.below(file.len() + 1);
                 file.splice(to..to, part);

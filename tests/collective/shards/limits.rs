@@ -34,7 +34,7 @@ struct OtherNames {
     first: Array<f64>,
 }
 
-/// The models have equal numbers of elements, or equal numbers of parameters.
+/// The refused models have as many elements, or as many parameters, as the first model.
 #[test]
 fn another_model_of_equal_length_is_refused() -> Result<()> {
     Group::threads(2, |group| {

@@ -20,7 +20,7 @@ struct Block {
     half: Vec<Array<f16>>,
 }
 
-/// The shapes of a block.
+/// The shapes of the parameters of a `Block`.
 #[derive(Clone, Debug)]
 struct Shapes {
     wide: Vec<usize>,
@@ -80,7 +80,7 @@ fn loss<P: Parameters>(parameters: &P, weight: f64) -> Result<Array<f64>> {
     Ok(squares.sum)
 }
 
-/// A list of the names, shapes and bits of all arrays.
+/// A visitor that collects the names, shapes and bits of all arrays.
 #[derive(Default)]
 struct Listed {
     place: Vec<String>,
@@ -118,21 +118,21 @@ fn assert_same<P: Parameters>(found: &P, expected: &P) {
     assert_eq!(listed(found), listed(expected));
 }
 
-/// An event before a step of a training with sharded states.
+/// An action before a training step.
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Nothing,
-    /// Changes the buckets.
+    /// Changes the bucket sizes.
     Buckets(usize, usize),
-    /// Accumulates gradients of another part of the batch.
+    /// Accumulates the gradients of a further micro-batch.
     Accumulate,
-    /// Accumulates gradients of another part of the batch, with other bucket sizes.
+    /// Accumulates the gradients of a further micro-batch, with other bucket sizes.
     AccumulateInBuckets(usize, usize),
-    /// Moves the state to a new optimizer.
+    /// Moves the state to a new sharded optimizer.
     Move,
-    /// Sets the state again.
+    /// Reads the state, and sets it on the same optimizer.
     Again,
-    /// Moves the state to a new optimizer, through an optimizer that is not sharded.
+    /// Moves the state to a new sharded optimizer, through an unsharded optimizer.
     Whole,
 }
 
@@ -253,7 +253,7 @@ impl<O: Steps> Both<O> {
 
     /// Compares the gathered state with the state of the unsharded optimizer.
     fn checked_state(&mut self) -> Result<OptimizerState<Vec<Block>>> {
-        // The values are irrelevant. Only names and shapes are used.
+        // Only the names and shapes of `like` are used.
         let like = random(&self.shapes, 9)?;
         let state = self.divided.2.state(&like)?;
         let expected = self.whole.2.state(&like)?;
@@ -298,7 +298,7 @@ proptest! {
         compared.unwrap();
     }
 
-    /// A training is saved to a file in the middle, and continued with another number of ranks.
+    /// Halfway, a training is saved to a file. Another number of ranks continues the training.
     #[cfg(feature = "npy")]
     #[test]
     fn divided_states_survive_a_file_of_other_ranks(
@@ -339,8 +339,8 @@ proptest! {
         };
         halves(sizes.0, bytes.0, false).unwrap();
         halves(sizes.1, bytes.1, true).unwrap();
-        // The expected training runs on one rank, without a file. The mean over the equal gradients
-        // of up to four ranks is rounded.
+        // The expected training runs on one rank, without a file. Three ranks round the mean of
+        // equal gradients, so their results are not compared.
         let mut expected = random(shapes, 3).unwrap();
         let mut optimizer = Adam::new(0.01);
         for _ in 0..4 {

@@ -14,7 +14,7 @@ fn network<T: Float>() -> Result<Network<T>> {
     Ok(vec![own(7)?, own(5)?, own(12)?])
 }
 
-/// The gradient of each step, which is equal on all ranks.
+/// The gradient of each step, equal on all ranks.
 const GRADIENTS: [f32; 6] = [1e-3, 0.25, 2.0, 1e-3, 0.25, 2.0];
 
 fn states<T: Float>(optimizer: &mut Adam, own: &Network<T>) -> Result<Vec<f64>> {
@@ -55,7 +55,8 @@ fn divides_exactly<T: Float>(size: usize) -> Result<()> {
                 Ok(sum)
             })?;
             if step == 2 {
-                // Another optimizer continues the training, also before its first step.
+                // A new optimizer continues the training. Its state can be saved before its first
+                // step.
                 let state = optimizer.state(&own)?;
                 let mut again = Adam::new(0.01);
                 again.set_state(&own, &state)?;

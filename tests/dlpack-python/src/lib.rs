@@ -15,7 +15,7 @@ thread_local! {
 
 /// An array of any element type.
 pub trait Handle {
-    /// Exports the array, as a tensor with or without a version.
+    /// Exports the array as a versioned or as a legacy tensor.
     fn export(&self, is_versioned: bool) -> Result<*mut c_void>;
 
     /// Exports the array for writing, and consumes the array.
@@ -49,7 +49,7 @@ impl<T: AnyElement> Handle for Array<T> {
     }
 }
 
-/// Calls a generic function for the type with this NumPy name.
+/// Calls a generic function with the element type that has this NumPy name.
 macro_rules! by_name {
     ($name:expr, $function:ident($($argument:expr),*)) => {
         match $name {
@@ -98,7 +98,7 @@ unsafe fn import<T: AnyElement>(
     tensor: *mut c_void,
     is_versioned: bool,
 ) -> Result<Box<dyn Handle>> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller upholds the contract of `from_dlpack`.
     let array = unsafe {
         match is_versioned {
             true => Array::<T>::from_dlpack(tensor.cast()),
@@ -128,7 +128,7 @@ fn leaked(outcome: Result<Box<dyn Handle>>) -> *mut Box<dyn Handle> {
 ///
 /// The text ends with a zero byte.
 unsafe fn text<'a>(text: *const c_char) -> &'a str {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract, the text ends with a zero byte.
     unsafe { CStr::from_ptr(text) }.to_str().unwrap_or_default()
 }
 
@@ -138,14 +138,14 @@ pub extern "C" fn message() -> *const c_char {
     MESSAGE.with_borrow(|last| last.as_ptr())
 }
 
-/// Returns a new array of the numbers from 0 on.
+/// Returns an array of the numbers 0, 1, …, or a view of the array.
 ///
 /// # Safety
 ///
 /// The texts end with a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn create(dtype: *const c_char, view: *const c_char) -> *mut Box<dyn Handle> {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract, the texts end with a zero byte.
     let (dtype, view) = unsafe { (text(dtype), text(view)) };
     leaked(by_name!(dtype, new(view)))
 }
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn take(
     is_versioned: bool,
     dtype: *const c_char,
 ) -> *mut Box<dyn Handle> {
-    // SAFETY: by the contract.
+    // SAFETY: the text ends with a zero byte, and the caller upholds the contract of `from_dlpack`.
     leaked(unsafe { by_name!(text(dtype), import(tensor, is_versioned)) })
 }
 
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn take(
 /// The array was returned by a function of this library, and is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn give(array: *mut Box<dyn Handle>, is_versioned: bool) -> *mut c_void {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract, the array is alive.
     leave(unsafe { (*array).export(is_versioned) }, ptr::null_mut())
 }
 
@@ -180,10 +180,10 @@ pub unsafe extern "C" fn give(array: *mut Box<dyn Handle>, is_versioned: bool) -
 ///
 /// # Safety
 ///
-/// As for `give`.
+/// The array was returned by a function of this library, and is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hand_over(array: *mut Box<dyn Handle>) -> *mut c_void {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract, the array is alive. The call consumes it.
     leave(unsafe { Box::from_raw(array) }.hand_over(), ptr::null_mut())
 }
 
@@ -191,10 +191,10 @@ pub unsafe extern "C" fn hand_over(array: *mut Box<dyn Handle>) -> *mut c_void {
 ///
 /// # Safety
 ///
-/// As for `give`.
+/// The array was returned by a function of this library, and is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fill(array: *mut Box<dyn Handle>, value: f64) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract, the array is alive.
     leave(unsafe { (*array).fill(value) }.map(|()| true), false)
 }
 
@@ -202,10 +202,10 @@ pub unsafe extern "C" fn fill(array: *mut Box<dyn Handle>, value: f64) -> bool {
 ///
 /// # Safety
 ///
-/// As for `give`.
+/// The array was returned by a function of this library, and is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn address(array: *mut Box<dyn Handle>) -> u64 {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract, the array is alive.
     unsafe { (*array).address() }
 }
 
@@ -213,10 +213,10 @@ pub unsafe extern "C" fn address(array: *mut Box<dyn Handle>) -> u64 {
 ///
 /// # Safety
 ///
-/// As for `give`; the array must not be used again.
+/// The array was returned by a function of this library, is alive, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn release(array: *mut Box<dyn Handle>) {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract, the array is alive, and is not used again.
     drop(unsafe { Box::from_raw(array) });
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 /// The environment variable with the path of a Python that has NumPy and the other packages.
 const PYTHON: &str = "CACHESCOPE_PYTHON";
 
-/// A Python program that fails without a NumPy that imports writable tensors.
+/// A Python program that fails if NumPy is missing or cannot import writable tensors.
 const NUMPY: &str =
     "import numpy, sys; sys.exit(numpy.lib.NumpyVersion(numpy.__version__) < '2.3.0')";
 

@@ -10,15 +10,15 @@ use half::{bf16, f16};
 use ndarray::s;
 use proptest::prelude::*;
 
-/// Returns the elements with all their digits. All NaN count as equal, because it is unspecified
-/// which of two NaN an operation returns.
+/// Returns the text of each element, with all digits. All NaN have equal texts, because it is
+/// unspecified which of two NaN an operation returns.
 fn digits<T: AnyElement>(array: &Array<T>) -> Vec<String> {
     let values = array.to_vec().unwrap().into_iter();
     values.map(|value| format!("{value:?}")).collect()
 }
 
-/// Compares the expression's own loop, if it has one, with the library's loops, on whole arrays and
-/// on views.
+/// Compares the results of the expression's own loop, if it has one, of its boxed form, and of an
+/// assignment.
 fn agree<E: Expr>(name: &str, lazy: &Lazy<E>) {
     let fused = lazy.eval().unwrap();
     let blocked = lazy.boxed().eval().unwrap();
@@ -189,7 +189,7 @@ fn floats<T: Float>() {
     }
 }
 
-/// A literal of any type.
+/// The conversion of a literal to any element type.
 trait IntoT {
     fn into_t<T: AnyElement>(self) -> T;
 }
@@ -250,11 +250,11 @@ enum Step {
     Array(usize),
     /// Pushes a value.
     Value(f32),
-    /// Pops one value and pushes its function.
+    /// Pops one value and pushes a function of the value.
     Unary(usize),
     Binary(usize),
     Ternary(usize),
-    /// Pushes a value again, which is given by its distance from the top.
+    /// Pushes a copy of the value at this distance from the top.
     Again(usize),
 }
 
@@ -347,7 +347,7 @@ fn built(steps: &[Step], arrays: &[Array<f32>]) -> Pair {
             Step::Binary(_) | Step::Ternary(_) => {}
         }
     }
-    // All values are combined, so that each of them is used.
+    // All values of the stack are combined, so that each value is used.
     let mut all = stack.pop().unwrap();
     while let Some(next) = stack.pop() {
         all = binary(0, next, all);
@@ -414,7 +414,7 @@ fn operands_that_are_gathered_for_a_loop_have_the_same_bits() {
             let name = format!("operand {number}, {rows} by {columns}");
             agree(&name, &(whole + other));
             agree(&name, &((whole - other) * 2.0 + row * column));
-            // Infinite and large elements are rare for `sin`.
+            // For `sin`, infinite and large elements are rare elements.
             agree(&name, &((whole * other + column).sin() - row));
             agree(&name, &(whole * row.exp() + other));
             let mut target = whole.lazy().eval().unwrap();

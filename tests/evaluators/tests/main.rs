@@ -1,5 +1,5 @@
-//! The evaluators of the host. This is a separate target, because it is also compiled with
-//! optimisation, where expressions have separate loops.
+//! The evaluators of the host. This target is separate because it is also compiled with
+//! optimisation, where each expression has its own loop.
 
 mod agreement;
 mod recorded;
@@ -7,8 +7,8 @@ mod together;
 
 use cuda_emulator::{Run, Suite};
 
-/// There are thousands of kernels, each of which takes g++ a quarter of a second. Comparisons of
-/// the host's evaluators are excluded.
+/// The run on a CUDA device, without comparisons of the host's evaluators. The comparisons have
+/// thousands of kernels, and g++ compiles each kernel in a quarter of a second.
 const CUDA: Run = Run::cuda()
     .with(&[("CACHESCOPE_EMULATOR_MEMORY", "17179869184")])
     .without(&[("agreement::", "between the evaluators of the host")]);

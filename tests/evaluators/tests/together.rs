@@ -183,7 +183,7 @@ fn a_small_operand_of_a_broadcast_is_computed_once() -> Result<()> {
         let mut z = x.to_uncached()?;
         z.update(|z| z / divisor())?;
         assert_eq!(z, y);
-        // If the target broadcasts the whole expression, it is computed once.
+        // If the target broadcasts the whole expression, the expression is computed once.
         let before = takes();
         z.assign(a.exp())?;
         assert_eq!(takes() - before, 1);

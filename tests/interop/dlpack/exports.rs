@@ -223,7 +223,7 @@ fn a_writable_export_waits_for_readers() -> Result<()> {
     Ok(())
 }
 
-/// The test runs on each device of the suite.
+/// The test runs on the suite's device, the host or a CUDA device.
 #[test]
 fn a_tensor_names_its_device() -> Result<()> {
     let device = Device::current();
@@ -246,7 +246,7 @@ fn a_tensor_names_its_device() -> Result<()> {
     {
         // The tensor's device is found even if another device is current.
         let _guard = self::device().enter();
-        // SAFETY: as above.
+        // SAFETY: the tensor is consumed once, and its memory is not written to.
         let found = unsafe { Array::<f32>::from_dlpack(again.to_dlpack()?)? };
         assert_eq!(found.address(), x.address());
         assert_eq!(found.to_vec()?, [2.0; 100]);
@@ -254,7 +254,7 @@ fn a_tensor_names_its_device() -> Result<()> {
     x.fill(5.0)?;
     assert_eq!((&again + &x).eval()?.to_vec()?, [7.0; 100]);
     device.synchronize()?;
-    // Meanwhile, other tests use the default stream of this device.
+    // A new stream is captured, because other tests use the default stream of this device.
     let stream = device.new_stream()?;
     let _stream = stream.enter();
     let captured = graph::capture(&device, || x.to_dlpack().map(drop));

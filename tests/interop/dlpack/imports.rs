@@ -19,17 +19,17 @@ use crate::interop::fails;
 /// checks.
 #[track_caller]
 fn import(tensor: *mut DLManagedTensorVersioned) -> Result<Array<f32>> {
-    // SAFETY: as above; each tensor is imported once.
+    // SAFETY: the producer breaks only rules that the import checks. Each tensor is imported once.
     unsafe { Array::from_dlpack(tensor) }
 }
 
 #[track_caller]
 fn import_legacy(tensor: *mut DLManagedTensor) -> Result<Array<f32>> {
-    // SAFETY: as above.
+    // SAFETY: the producer breaks only rules that the import checks. Each tensor is imported once.
     unsafe { Array::from_dlpack_legacy(tensor) }
 }
 
-/// The shape, the strides, the index of the first value, and the expected values.
+/// A test case: the shape, the strides, the index of the first value, and the expected values.
 type Case<'a> = (&'a [i64], Option<&'a [i64]>, usize, &'a [f32]);
 
 const CASES: &[Case<'_>] = &[
@@ -179,7 +179,7 @@ fn a_write_reaches_writable_memory_and_no_other() -> Result<()> {
         write(&mut array)?;
         assert_ne!(array.address(), address);
         assert_eq!(array, expected);
-        // SAFETY: a view has the memory, which is alive.
+        // SAFETY: `view` keeps the memory of the four values alive.
         let values = unsafe { std::slice::from_raw_parts(values, 4) };
         assert_eq!(
             (values, view.to_vec()?),
@@ -187,8 +187,8 @@ fn a_write_reaches_writable_memory_and_no_other() -> Result<()> {
         );
         assert_eq!(kept.0.load(Ordering::SeqCst), 0);
 
-        // The view is the only array over the memory, except for a tensor that was exported from
-        // it.
+        // `view` is now the only array over the read-only memory. Its export is read-only, and a
+        // write copies its elements.
         let mut view = view;
         let again = super::Consumer(view.clone().into_dlpack()?);
         assert_eq!(again.flags(), DLPACK_FLAG_BITMASK_READ_ONLY);
@@ -211,7 +211,7 @@ fn the_only_array_over_read_only_memory_does_not_export_it_writable() -> Result<
     Ok(())
 }
 
-/// A function that breaks a tensor, with the kind and parts of the message of the expected error.
+/// A function that makes a tensor invalid, and the kind and message parts of the expected error.
 type Fault = (
     fn(&mut DLManagedTensorVersioned),
     ErrorKind,
@@ -352,7 +352,7 @@ fn length(tensor: &mut DLManagedTensorVersioned, length: i64) {
 }
 
 fn stride(tensor: &mut DLManagedTensorVersioned, stride: i64) {
-    // SAFETY: as above, and the tensor has strides.
+    // SAFETY: a tensor of these tests has two strides.
     unsafe { tensor.dl_tensor.strides.write(stride) };
 }
 

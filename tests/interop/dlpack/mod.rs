@@ -28,8 +28,7 @@ fn delaying() -> Device {
     Device::host_with(config).unwrap()
 }
 
-/// The structures have the sizes and offsets that C compilers give the structures of `dlpack.h` on
-/// 64-bit platforms.
+/// C compilers give the structures of `dlpack.h` these sizes and offsets on 64-bit platforms.
 #[test]
 fn structures_have_the_layout_of_c() {
     assert_eq!((size_of::<DLDevice>(), size_of::<DLDataType>()), (8, 4));
@@ -60,17 +59,18 @@ impl Consumer {
     }
 
     fn flags(&self) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: the tensor is valid until its deleter is called.
         unsafe { (*self.0).flags }
     }
 
     fn shape(&self) -> &[i64] {
-        // SAFETY: as above; there is a length for each axis.
+        // SAFETY: the tensor is valid until its deleter is called. Its shape has `ndim` elements.
         unsafe { slice::from_raw_parts(self.fields().shape, self.fields().ndim as usize) }
     }
 
     fn strides(&self) -> &[i64] {
-        // SAFETY: as above.
+        // SAFETY: the tensor is valid until its deleter is called. Exported tensors have `ndim`
+        // strides.
         unsafe { slice::from_raw_parts(self.fields().strides, self.fields().ndim as usize) }
     }
 
@@ -104,8 +104,8 @@ struct Producer {
 }
 
 impl Producer {
-    /// Returns the values 0, 1, … in a tensor of this shape and these strides, and the number of
-    /// calls of the deleter. The deleter overwrites the values.
+    /// Returns a producer of `count` values 0, 1, …, and the number of its deleter's calls. The
+    /// deleter overwrites the values.
     fn new(count: usize, shape: &[i64], strides: Option<&[i64]>) -> (Box<Self>, Calls) {
         let calls = Calls::default();
         let producer = Self {
@@ -162,7 +162,7 @@ impl Producer {
     ///
     /// `context` is a leaked producer that nothing uses any longer.
     unsafe fn end(context: *mut c_void) {
-        // SAFETY: by the contract.
+        // SAFETY: by the contract, `context` is a leaked producer that nothing uses any longer.
         let mut producer = unsafe { Box::from_raw(context.cast::<Self>()) };
         producer.values.fill(-1.0);
         producer.calls.fetch_add(1, Ordering::SeqCst);
@@ -175,7 +175,7 @@ unsafe extern "C" fn end_versioned(tensor: *mut DLManagedTensorVersioned) {
 }
 
 unsafe extern "C" fn end_legacy(tensor: *mut DLManagedTensor) {
-    // SAFETY: as above.
+    // SAFETY: the producer leaked both boxes, and the consumer calls this function once.
     unsafe { Producer::end(Box::from_raw(tensor).manager_ctx) };
 }
 

@@ -12,12 +12,12 @@ use cuda_emulator::{Run, Suite};
 
 const HOST: Run = Run::host();
 
-/// A run on a CUDA device. The emulated memory exceeds the limit of every test, because untouched
-/// memory costs nothing.
+/// A run on a CUDA device. The emulated memory exceeds the limit of every test. Untouched memory
+/// costs nothing.
 const CUDA: Run = Run::cuda().with(&[("CACHESCOPE_EMULATOR_MEMORY", "17179869184")]);
 
-/// A run in which the emulator checks that the host does not access the device's memory. The check
-/// takes time in every call that waits.
+/// A run in which the emulator detects accesses of the host to device memory. The check slows every
+/// call that waits.
 const GUARDED: Run = Run::cuda().with(&[
     ("CACHESCOPE_EMULATOR_MEMORY", "17179869184"),
     ("CACHESCOPE_EMULATOR_GUARD", "1"),

@@ -10,7 +10,7 @@ pub(crate) struct Axis {
     pub(crate) length: usize,
     /// The stride in elements. It is negative for a reversed axis, and 0 for a broadcast axis.
     pub(crate) step: isize,
-    /// The number of elements of the memory before the first element of the axis.
+    /// The number of elements in memory before the first element of the axis.
     pub(crate) padding: usize,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn shape() -> impl Strategy<Value = Vec<usize>> {
         1 => (1..4usize, 200..600usize).prop_map(|(rows, columns)| vec![rows, columns]),
         1 => (200..600usize, 1..4usize).prop_map(|(rows, columns)| vec![rows, columns]),
         1 => (1..3usize, 20..40usize, 10..40usize).prop_map(|(a, b, c)| vec![a, b, c]),
-        // The shape is long enough for tiles, if the last axis is not the dense axis.
+        // If the last axis is not dense, the shape is long enough for tiles.
         1 => (17..70usize, 200..500usize).prop_map(|(rows, columns)| vec![rows, columns]),
         1 => (1..4usize, 17..40usize, 250..450usize).prop_map(|(a, b, c)| vec![a, b, c]),
         1 => (250..1100usize).prop_map(|length| vec![length]),

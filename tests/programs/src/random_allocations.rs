@@ -1,6 +1,6 @@
 //! RMM's benchmark `random_allocations`.
 
-/// Returns the next number of a sequence: the high bits of a linear congruential generator.
+/// Returns the high bits of the next state of a linear congruential generator.
 pub fn next(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(0x5851_f42d_4c95_7f2d)
@@ -8,9 +8,9 @@ pub fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Returns `count` allocations of up to `most_bytes`, and an equal number of frees of a random live
-/// allocation. While memory is left, 73 % of the steps allocate. `allocate` makes a step that
-/// allocates a number of bytes in a slot, and `free` makes a step that frees a slot.
+/// Returns `count` allocations of up to `most_bytes`, and `count` frees of random live allocations.
+/// Below `most_live_bytes`, 73 % of the steps allocate. `allocate(slot, bytes)` and `free(slot)`
+/// make the steps.
 pub fn random_allocations<Step>(
     count: u32,
     most_bytes: u64,

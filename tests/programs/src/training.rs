@@ -1,4 +1,4 @@
-//! The recording of a training run, for the page of the reports and its tests.
+//! The recording of a synthetic training run, for the report page and its tests.
 
 use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile};
 
@@ -8,9 +8,9 @@ const LAYERS: usize = 12;
 const STEP: u32 = 0;
 const EVALUATE: u32 = 1;
 
-/// Returns the recording of a training that never ran: `entries` steps on one thread, and an
-/// evaluation on another thread during every tenth step. An array of each step is kept, and one
-/// step runs out of memory. If `stacks` is true, the allocations have backtraces.
+/// Returns the recording of a synthetic training run. One thread runs `entries` steps. During every
+/// tenth step, another thread runs an evaluation. An array of each step is kept, and one step runs
+/// out of memory. If `stacks` is true, the allocations have backtraces.
 #[must_use]
 pub fn training(entries: usize, stacks: bool) -> Profile {
     let mut run = Run::new(stacks);
@@ -26,10 +26,10 @@ pub fn training(entries: usize, stacks: bool) -> Profile {
     run.profile
 }
 
-/// A range of addresses that grows by pages. The first sufficient gap serves an allocation.
+/// A range of addresses with first-fit allocation, which grows by pages.
 struct Range {
     next_page: u64,
-    /// The first address and the length of each gap, in the order of addresses.
+    /// The first address and the length of each gap, in address order.
     gaps: Vec<(u64, u64)>,
 }
 
@@ -244,8 +244,8 @@ impl Run {
         });
     }
 
-    /// Allocates in the first gap that is long enough. If there is none, first reserves pages
-    /// behind the last page.
+    /// Allocates in the first gap that is long enough. If no gap is long enough, first reserves
+    /// pages after the last page.
     fn place(&mut self, range: usize, length: u64) -> u64 {
         let own = &mut self.ranges[range];
         let Some(at) = own.gaps.iter().position(|gap| gap.1 >= length) else {

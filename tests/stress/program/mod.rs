@@ -23,7 +23,7 @@ pub(crate) struct OnPurpose;
 
 const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan];
 
-/// Names that all threads use. The macro uses some of them as literals.
+/// Cache names that all threads use. `at_site` uses some of them as literals.
 const NAMES: [&str; 6] = ["recycle", "release", "bump", "plan", "any", ""];
 
 /// The maximum number of arrays that a thread keeps at a time.
@@ -39,8 +39,8 @@ thread_local! {
 }
 
 thread_local! {
-    /// The bindings of this thread's program until it ends. Pressure callbacks, which run on any
-    /// thread that is short of memory, read the bindings.
+    /// The bindings of this thread's program, until the program ends. Pressure callbacks read the
+    /// bindings of the thread whose request lacks memory.
     static BINDINGS: RefCell<Option<Bindings>> = const { RefCell::new(None) };
 }
 
@@ -111,7 +111,7 @@ struct Worker {
 pub(crate) fn run(round: Arc<Round>, slot: usize, seed: u64) {
     let mut random = Random::new(seed);
     if random.once_in(2) {
-        LAST.with_borrow_mut(|last| last.0.clear()); // Before this crate's thread-locals.
+        LAST.with_borrow_mut(|last| last.0.clear()); // `LAST` is registered first.
     }
     let bindings = Bindings::new(Arc::clone(&round.counts));
     BINDINGS.set(Some(bindings.clone()));
@@ -400,7 +400,7 @@ impl Worker {
         }
     }
 
-    /// Enters a scope on a new device, which may drop before its arrays do.
+    /// Enters a scope on a new device. The device may drop before its arrays.
     fn on_another_device(&mut self, depth: usize) {
         let config = DeviceConfig {
             delay_streams: self.random.once_in(2),
@@ -430,8 +430,8 @@ impl Worker {
             let bindings = BINDINGS.try_with(|bindings| bindings.borrow().clone());
             let bindings = bindings.ok().flatten();
             match what {
-                // A destructor must not panic while another panic unwinds, nor while a thread's
-                // locals are destroyed.
+                // The callback may run in a destructor. It must not panic while another panic
+                // unwinds, or while a thread's locals are destroyed.
                 0 if !std::thread::panicking() && bindings.is_some() => panic_any(OnPurpose),
                 1..=5 => drop(bindings.map(|bindings| Invalidates {
                     device,

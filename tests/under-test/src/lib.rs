@@ -5,7 +5,7 @@
 
 use cachescope::{Device, DeviceConfig, Result};
 
-/// Returns the ordinal of the CUDA device that the suite runs on, if it runs on one.
+/// Returns the ordinal of the suite's CUDA device, or `None` on the host.
 #[must_use]
 pub fn cuda_ordinal() -> Option<usize> {
     let named = std::env::var("CACHESCOPE_DEVICE").ok()?;

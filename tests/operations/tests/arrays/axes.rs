@@ -5,8 +5,8 @@ use cachescope::ndarray::{ArrayD, Axis, IxDyn};
 use cachescope::{Array, ErrorKind, Result};
 use proptest::prelude::*;
 
-/// Returns the elements of `x` in groups. The groups are in row-major order of the other axes, and
-/// the elements of each group are in row-major order of `axes`.
+/// Returns the elements of `x` in groups. The groups are in row-major order of the other axes. The
+/// elements of each group are in row-major order of `axes`.
 fn groups(x: &ArrayD<i32>, axes: &[usize]) -> Vec<Vec<i32>> {
     let kept = (0..x.ndim()).filter(|axis| !axes.contains(axis));
     let order: Vec<usize> = kept.chain(axes.iter().copied()).collect();

@@ -113,7 +113,7 @@ fn ulps_count_the_values_between() -> Result<()> {
             assert_ulps_eq!(one, near, epsilon = T::zero(), max_ulps = ulps);
             assert_ulps_ne!(one, near, epsilon = T::zero(), max_ulps = ulps - 1);
         }
-        // Values on both sides of zero. Both zeros count as one value.
+        // The values are on both sides of zero. Both zeros count as one value.
         let (below, above) = (Array::full(1, -least)?, Array::full(1, least)?);
         assert_ulps_eq!(below, above, epsilon = T::zero(), max_ulps = 2);
         assert_ulps_ne!(below, above, epsilon = T::zero(), max_ulps = 1);

@@ -9,7 +9,7 @@ use crate::arrays::fails;
 
 type C64 = Complex<f64>;
 
-/// Runs a test for both types of parts, with the maximum error of each.
+/// Runs a test for both types of parts, with the maximum error of each type.
 macro_rules! for_parts {
     ($test:ident) => {{
         $test::<f32>(2e-6)?;
@@ -31,7 +31,7 @@ fn wide<T: Float>(value: Complex<T>) -> C64 {
     C64::new(value.re.to_f64(), value.im.to_f64())
 }
 
-/// Returns an array of the values from number `first` on.
+/// Returns an array of `value(first)`, `value(first + 1)`, ….
 fn array<T: Float>(shape: &[usize], first: usize) -> Result<Array<Complex<T>>>
 where
     Complex<T>: Number,
@@ -42,7 +42,7 @@ where
 }
 
 /// Asserts that the elements are near the wanted values. `error` is relative to the largest wanted
-/// magnitude, or to 1 if that is larger.
+/// magnitude or to 1, whichever is larger.
 #[track_caller]
 fn close<T: Float>(found: &Array<Complex<T>>, wanted: &[C64], error: f64) -> Result<()>
 where
@@ -131,7 +131,7 @@ fn numbers_are_made_of_their_parts_and_return_them() -> Result<()> {
         }
         let squares = (x.conj() * &x).re().eval()?;
         assert_eq!(squares.shape(), [6, 50]);
-        // Real numbers also have parts.
+        // Real arrays also have real and imaginary parts.
         assert_eq!(re.re().eval()?, re);
         assert_eq!(re.conj().eval()?, re);
         assert_eq!(re.im().eval()?, Array::zeros([6, 50])?);
@@ -276,7 +276,7 @@ fn products_of_matrices() -> Result<()> {
             let y = array::<T>(&[inner, columns], 11)?;
             let wanted = naive(&elements(&x)?, &elements(&y)?, lengths);
             close(&x.matmul(&y)?, &wanted, 10.0 * error)?;
-            // The operands are views that have these elements.
+            // The views have the elements of `x` and `y`.
             let turned = (x.transpose()?.flip(0)? * narrow::<T>(C64::ONE))
                 .eval()?
                 .flip(0)?

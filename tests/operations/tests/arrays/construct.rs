@@ -91,7 +91,7 @@ fn an_array_like_a_broadcast_one_needs_memory_for_each_element() -> Result<()> {
 fn recycled_memory_never_shows_through() -> Result<()> {
     let device = dirty_device()?;
     let _scope = device.scope("dirty").enter();
-    // Lengths that are longer than a part that is written at once, and odd lengths.
+    // Some lengths exceed the part that is written at once, and some lengths are odd.
     for length in [1, 1000, 16_385, 70_001] {
         drop(Array::<u8>::full(8 * length, 0xFF)?);
         assert!(
@@ -308,7 +308,7 @@ fn arange_counts_as_numpy_does() -> Result<()> {
     );
     let extremes = Array::arange(i64::MIN, i64::MAX, i64::MAX)?.to_vec()?;
     assert_eq!(extremes, [i64::MIN, -1, i64::MAX - 1]);
-    // If 0.1 were added a thousand times, the error would exceed the bound.
+    // If 0.1 were added repeatedly, the error would exceed the bound.
     let tenths = Array::arange(0.0, 1000.0, 0.1)?.to_vec()?;
     assert_eq!(tenths.len(), 10_000);
     assert_eq!(tenths[9_999], 9_999.0 * 0.1);

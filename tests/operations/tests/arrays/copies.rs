@@ -22,11 +22,11 @@ fn recording_device() -> Result<Device> {
     Ok(device)
 }
 
-/// A way to share the memory of an array.
+/// A function that shares the memory of an array, and returns the other handle.
 type Way = fn(&Array<f32>) -> Result<Box<dyn Send>>;
 
-/// Returns the lines of the copies in the last entry, each with the line of the handle that forced
-/// it.
+/// Returns the line of each copy in the last entry, with the line of the handle that forced the
+/// copy.
 fn copies(device: &Device) -> Vec<(u32, Option<u32>)> {
     let record = device.cache_record("copies");
     let marked = record.iter().filter(|record| record.is_copy_on_write);

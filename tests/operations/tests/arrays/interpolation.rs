@@ -1,5 +1,4 @@
-//! Linear interpolation by every function that computes it: between extreme elements, with values
-//! and gradients.
+//! Values and gradients of every function that interpolates linearly, for extreme elements.
 
 use cachescope::grad::nn::{Upsampling, upsample};
 use cachescope::grad::value_and_grad;
@@ -37,8 +36,8 @@ fn pairs<T: Float>() -> Vec<[T; 2]> {
     ]
 }
 
-/// Returns the value at the fraction `share` from `a` to `b`. An element of weight 0 does not
-/// count.
+/// Returns the value at the fraction `share` from `a` to `b`. An element of weight 0 is ignored,
+/// even if it is infinite.
 fn between<T: Float>([a, b]: [T; 2], share: f64) -> f64 {
     let [low, high] = [a.to_f64(), b.to_f64()];
     if share == 0.0 || low == high {
@@ -50,9 +49,9 @@ fn between<T: Float>([a, b]: [T; 2], share: f64) -> f64 {
     low * (1.0 - share) + high * share
 }
 
-/// Compares numbers up to two units in the last place. The expected number is computed in `f64`,
-/// and its parts may cancel. Therefore the bound also has two units of `f64` for the finite
-/// elements `beside` the numbers.
+/// Compares numbers up to two units in the last place. The terms of an expected number may cancel
+/// in `f64`. Therefore the bound also has two `f64` units of the largest finite element in
+/// `beside`.
 #[track_caller]
 fn assert_near<T: Float>(found: &[T], expected: &[f64], beside: &[T], what: &str) {
     assert_eq!(found.len(), expected.len());

@@ -75,7 +75,7 @@ fn errors_have_the_line_of_the_caller() -> Result<()> {
     assert_location(Device::host_with(pool));
     assert_location(Device::cuda(9999));
     assert_location(<Device as FromStr>::from_str("nowhere"));
-    // No line of this program called `from_str`.
+    // `parse` calls `from_str` outside of this program, so the error has no location.
     assert!("nowhere".parse::<Device>().is_err_and(|error| error.location().is_none()));
     Ok(())
 }
@@ -122,13 +122,13 @@ fn errors_of_closures_and_derives_have_the_line_that_called() -> Result<()> {
     assert_location(own.zip_arrays(&empty, &mut Nothing));
     assert_location(Sgd::new(0.1).step(&mut own, &other));
     assert_location(Sgd::new(0.1).step(&mut own, &empty));
-    // Errors of written functions.
+    // Functions of `elementwise!` cause these errors.
     let (x, y) = (Array::<f32>::ones(3)?, Array::<f32>::ones(2)?);
     assert_location(product(&x, &y).eval());
     assert_location(product(&x, &y).sum());
     assert_location(product(product(&x, 2.0), &y).boxed().max_axis(0));
     assert_location(own.first.update(|x| product(x, &y)));
-    // Errors of functions of parameters.
+    // Functions of parameters cause these errors.
     assert_location(value_and_grad(&own, |own| own.first.exp().eval()));
     assert_location(value_and_grad(&own, |_| x.sum()));
     assert_location(value_and_grad(&own, |own| own.first.to_uncached()?.sum()));

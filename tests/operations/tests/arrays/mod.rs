@@ -50,7 +50,7 @@ fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
     }
 }
 
-/// Returns a new host device whose recycled memory is full of values that no array may have.
+/// Returns a new host device whose recycled memory is filled with bytes that no result may contain.
 fn dirty_device() -> Result<Device> {
     device_with(DeviceConfig {
         fill_recycled: Some(0xA5),

@@ -1,4 +1,4 @@
-//! Naive models, in which an element of a result depends only on its coordinates.
+//! Naive models, which compute each element of a result from the element's coordinates.
 
 use std::cell::OnceCell;
 
@@ -22,7 +22,7 @@ macro_rules! for_types {
 }
 pub(crate) use for_types;
 
-/// Enters a scope whose recycled blocks are full of ones, which are NaN and are not a valid `bool`.
+/// Enters a scope whose recycled blocks are filled with bits 1: NaN, and an invalid `bool`.
 pub(crate) fn dirty_scope() -> (ScopeGuard, DeviceGuard) {
     thread_local! {
         static DEVICE: OnceCell<Device> = const { OnceCell::new() };

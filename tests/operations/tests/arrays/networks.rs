@@ -1,5 +1,5 @@
-//! Sums of products by subscripts, losses, normalizations and attention: the inputs that they
-//! refuse, and the memory that they use.
+//! `einsum`, losses, normalizations and attention: the inputs that they refuse, and the memory that
+//! they use.
 
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, attention, einsum};
 use half::f16;
@@ -151,8 +151,8 @@ fn sums_of_an_einsum_wrap_in_the_type_of_its_operands() -> Result<()> {
 fn a_chain_is_multiplied_in_the_cheapest_order() -> Result<()> {
     let device = device_with(DeviceConfig::default())?;
     let _current = device.enter();
-    // The product (x y) z needs an intermediate result of 4 MB, and x (y z) an intermediate result
-    // of a few bytes.
+    // The product (x y) z needs an intermediate result of 4 MB. The intermediate result of x (y z)
+    // has only a few bytes.
     let x = Array::<f32>::ones([1000, 2])?;
     let y = Array::<f32>::ones([2, 1000])?;
     let z = Array::<f32>::ones([1000, 1])?;
@@ -203,7 +203,7 @@ fn classes_that_do_not_match_the_logits_are_named() -> Result<()> {
         KIND,
         "cross_entropy: logits [2, 3] and classes [2, 1] do not fit",
     );
-    // The loss is the mean of no elements.
+    // The mean of no elements is NaN.
     let none = ones(&[0, 3]).cross_entropy(&Array::zeros(0)?)?;
     assert!(none.item()?.is_nan());
     Ok(())
@@ -281,7 +281,7 @@ fn mismatched_queries_keys_and_values_are_named() {
     );
 }
 
-/// Returns the result that is computed without blocks.
+/// Returns the attention, computed without blocks.
 fn at_once(q: &Array<f32>, k: &Array<f32>, v: &Array<f32>, causal: bool) -> Vec<f64> {
     let scale = 1.0 / (q.shape()[q.ndim() - 1] as f32).sqrt();
     let scores = q.matmul(&k.swap_axes(-1, -2).unwrap()).unwrap();
@@ -299,7 +299,7 @@ fn at_once(q: &Array<f32>, k: &Array<f32>, v: &Array<f32>, causal: bool) -> Vec<
 #[test]
 fn attention_by_blocks_is_attention() -> Result<()> {
     cachescope::manual_seed(3);
-    // The blocks are of heads, of queries, and of queries with few keys.
+    // The cases need blocks of heads, blocks of queries, and blocks of queries with few keys.
     for (heads, queries, keys, causal) in [
         (&[3, 5][..], 800, 800, false),
         (&[1], 3000, 3000, false),
@@ -338,8 +338,7 @@ fn attention_does_not_store_the_scores_of_all_heads() -> Result<()> {
     Ok(())
 }
 
-/// Compares a contraction of halves with the contraction of equal numbers in `f64`, which is
-/// rounded once.
+/// Compares a contraction of halves with the contraction in `f64`, rounded once.
 fn rounds_once(subscripts: &str, operands: &[(&[f64], &[usize])]) {
     let halves: Vec<Array<f16>> = (operands.iter())
         .map(|(values, shape)| {

@@ -26,7 +26,7 @@ enum Step {
     Forget,
 }
 
-/// The selection on one axis, by fractions of its length.
+/// Random numbers that choose the selection on one axis.
 type Choice = (u8, u8, u8, i8);
 
 fn steps() -> impl Strategy<Value = Vec<([Choice; 3], Step)>> {
@@ -314,7 +314,7 @@ fn copies() {
     assert_eq!(x.to_vec().unwrap(), [1.0; 6]);
 }
 
-/// Runs this program again, and reads its output on standard error.
+/// The test runs this program again as a child, and reads the child's standard error.
 #[test]
 fn copies_are_reported_once_a_line() {
     const CHILD: &str = "CACHESCOPE_TEST_COPIES";

@@ -99,7 +99,8 @@ fn check_gather<T: Element>(array: &Placement, picks: &Placement, axis: isize) {
     alike(&gathered, &expected);
 }
 
-/// Computes the additions with `plus` in the type `W`, and rounds each sum once.
+/// Compares `scatter_add` with a model that adds by `plus` in the type `W`, and rounds each sum
+/// once.
 fn check_scatter_add<T: Numeric, W: Numeric>(
     target: &Placement,
     picks: &Placement,
@@ -205,8 +206,8 @@ proptest! {
 
 #[test]
 fn rows_of_embeddings_add_up() -> Result<()> {
-    // Reads and adds many rows of many elements. Each of the two operations is the gradient of the
-    // other.
+    // The test reads and adds many rows of many elements. Each of the two operations is the
+    // gradient of the other.
     let table = Array::arange(0, 5000, 1)?.reshape([50, 100])?;
     let words = Array::from_vec((0..300).map(|at| at * 17 % 50).collect::<Vec<i64>>(), 300)?;
     let rows = table.take(&words, 0)?;
@@ -413,7 +414,6 @@ fn nothing_is_picked_of_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Checks the model itself, with known indices and shapes.
 #[test]
 fn the_model_resolves_indices_as_numpy_does() {
     assert_eq!([-3, -1, 0, 2].map(|index| resolved(index, 3)), [0, 2, 0, 2]);

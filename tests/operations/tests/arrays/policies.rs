@@ -1,4 +1,4 @@
-//! Copies by position and by order, in recycled memory.
+//! Operations that copy elements, by index or in order, in recycled memory.
 
 use cachescope::{Array, CacheConfig, DeviceConfig, Element, Policy, Result, concat, stack};
 use half::f16;

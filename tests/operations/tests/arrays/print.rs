@@ -178,7 +178,7 @@ fn more_than_a_thousand_elements_show_their_edges() -> Result<()> {
         row(1560),
     );
     assert_eq!(matrix.to_string(), expected);
-    // A short axis is printed in full, beside an axis that is not.
+    // A short axis is printed in full, even if another axis is abbreviated.
     let tall = Array::arange(0, 1200, 1)?.reshape([600, 2])?;
     assert!(
         tall.to_string()

@@ -75,8 +75,8 @@ fn numbers_do_not_depend_on_how_many_threads_compute_them() -> Result<()> {
     fn same<T: Element>(draw: Draw<T>) -> Result<()> {
         let on = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            // The words do not begin with the first, and are drawn in parts that begin within
-            // blocks and pairs.
+            // The draws begin after the generator's first random words. The threads' parts begin
+            // inside of blocks and pairs of random words.
             let mut generator = Generator::new(4);
             Array::<f32>::rand_with(&mut generator, 3).unwrap();
             let device = Device::current();
@@ -102,7 +102,8 @@ fn numbers_do_not_depend_on_how_many_threads_compute_them() -> Result<()> {
 #[test]
 fn integers_are_equally_likely_from_low_to_below_high() -> Result<()> {
     let mut generator = Generator::new(11);
-    // The product of the first two published words and the bound.
+    // The expected integer is the high half of the bound times the first two published random
+    // words.
     let first = Array::randint_with(&mut Generator::new(0), 0u64, 100, 1)?.item()?;
     assert_eq!(first, ((0xe169_c58d_6627_e8d5u128 * 100) >> 64) as u64);
     let mut counts = [0i32; 7];
@@ -114,8 +115,7 @@ fn integers_are_equally_likely_from_low_to_below_high() -> Result<()> {
         counts.iter().all(|count| (count - 10_000).abs() < 600),
         "{counts:?}"
     );
-    // For this bound, plain multiplication would draw two thirds of all numbers with a higher
-    // probability.
+    // For this bound, a plain remainder would draw a third of the numbers with double probability.
     let values = Array::randint_with(&mut generator, 0u64, 3 << 62, 30_000)?.to_vec()?;
     let low = values.iter().filter(|&&value| value < 1 << 62).count() as i32;
     assert!((low - 10_000).abs() < 600, "{low}");
@@ -243,7 +243,8 @@ fn the_numbers_are_distributed_as_they_should_be() -> Result<()> {
         assert!((share(1.0) - 0.6827).abs() < slack);
         assert!((share(2.0) - 0.9545).abs() < slack);
         assert!(values.iter().any(|value| value.abs() > 3.5));
-        // Both numbers of a pair are computed from the same words, and must not be correlated.
+        // Both numbers of a pair are computed from the same random words, and must not be
+        // correlated.
         let products = values.chunks_exact(2).map(|pair| pair[0] * pair[1]);
         assert!((products.sum::<f64>() / 50_000.0).abs() < slack);
         Ok(())
@@ -262,7 +263,7 @@ fn a_permutation_holds_every_number_once() -> Result<()> {
         order.sort_unstable();
         assert!(order.into_iter().eq(0..n as i64));
     }
-    // Each of the six orders of three elements is equally frequent.
+    // The six orders of three elements are equally frequent.
     let mut counts = std::collections::HashMap::new();
     for _ in 0..6000 {
         let order = Array::permutation_with(&mut generator, 3)?.to_vec()?;

@@ -1,4 +1,4 @@
-//! Ranges of decimals, for every type of floats, and ranges at the ends of the types.
+//! Ranges of decimals in every float type, and ranges at the limits of the types.
 
 use cachescope::{Array, ErrorKind, Float, Result};
 use half::{bf16, f16};
@@ -24,7 +24,8 @@ impl Decimals {
     }
 }
 
-/// Returns 2,640 ranges in both directions, which end at or between their values.
+/// Returns 2,640 ranges in both directions. Some ranges end at a value, and others end between two
+/// values.
 fn ranges() -> impl Iterator<Item = Decimals> {
     let starts = [0, 10, 50, 100, -100, 250, -30, 700];
     let steps = [1, 3, 5, 10, 15, 20, 30, 40, 60, 70, 90];
@@ -65,8 +66,8 @@ fn holds<T: Float>() -> Result<()> {
             is_before(start.to_f64()).then_some(start),
             "{name}"
         );
-        // The values that are before the end after rounding. The values of `f64` itself are rounded
-        // twice.
+        // `exact` contains the values that are before the end after rounding. Values of `f64` are
+        // rounded twice, so their count may differ by one.
         let exact = (0..).map(|index| T::from_f64(range.at(index)));
         let exact: Vec<T> = exact
             .take_while(|value| is_before(value.to_f64()))
@@ -134,7 +135,7 @@ fn ranges_that_are_longer_in_numpy() -> Result<()> {
     Ok(())
 }
 
-/// For these ranges, computation with single rounded numbers would return wrong lengths.
+/// For these ranges, a length that is computed from the rounded bounds would be wrong.
 #[test]
 fn ranges_of_decimals_of_every_size() -> Result<()> {
     fn lengths<T: Float>(rows: &[(f64, f64, f64, usize)]) -> Result<()> {
@@ -229,7 +230,6 @@ fn bins_whose_width_overflows() -> Result<()> {
     wide::<bf16>()
 }
 
-/// Steps that are exact in binary are used exactly, and not converted to decimals.
 #[test]
 fn binary_steps_stay_exact() -> Result<()> {
     for power in [3, 10, 16, 20] {

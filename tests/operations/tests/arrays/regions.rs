@@ -189,8 +189,8 @@ proptest! {
 
 #[test]
 fn all_of_eight_axes() -> Result<()> {
-    // The array has the maximum number of strides that cannot be merged. Then it gets one more
-    // stride.
+    // No two of the eight axes can be merged, so the view has the maximum number of strides.
+    // `repeat` adds another stride.
     let array = Array::arange(0, 6561, 1)?.reshape([3; 8])?;
     let axes = [1, 0, 3, 2, 5, 4, 7, 6];
     let view = array.permute(&axes)?.slice(cachescope::ndarray::s![
@@ -217,7 +217,7 @@ fn all_of_eight_axes() -> Result<()> {
 
 #[test]
 fn large_transposed_arrays_are_copied_by_tiles() -> Result<()> {
-    // Lengths that are, and lengths that are not, multiples of a tile's, among other axes.
+    // Some lengths are multiples of a tile's length, and others are not.
     for [outer, rows, columns] in [
         [1, 64, 96],
         [3, 33, 50],

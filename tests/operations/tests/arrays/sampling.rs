@@ -143,7 +143,7 @@ fn draw<T: Float>(rows: &Array<T>, of_weights: bool, way: usize) -> Result<Vec<i
         (false, 2) => rows.transpose()?.transpose()?.categorical(),
         (false, _) => rows.flip(-1)?.categorical(),
     };
-    // On a CUDA device, the wait returns the error.
+    // On a CUDA device, this read returns the error.
     drawn?.to_vec()
 }
 
@@ -175,7 +175,7 @@ fn refuses<T: Float>(bad: &[(&[f64], &str)], of_weights: bool) -> Result<()> {
 
 #[test]
 fn refuses_rows_that_are_no_distribution() -> Result<()> {
-    // A CUDA device reports bad rows to whichever call waits next, so this test uses a separate
+    // On a CUDA device, the next call that waits reports bad rows, so this test uses a separate
     // device.
     let device = device_with(DeviceConfig::default())?;
     let _guard = device.enter();
@@ -202,7 +202,7 @@ fn a_refused_draw_leaves_the_generator() -> Result<()> {
     Ok(())
 }
 
-/// If a row has one infinite logit, it is drawn. A logit of −∞ is never drawn.
+/// If one logit of a row is infinite, its index is drawn. An index with logit −∞ is never drawn.
 #[test]
 fn infinite_logits() -> Result<()> {
     let (inf, mut generator) = (f32::INFINITY, Generator::new(8));
@@ -217,7 +217,6 @@ fn infinite_logits() -> Result<()> {
     Ok(())
 }
 
-/// The magnitude and the type of weights do not change the probabilities.
 #[test]
 fn weights_of_any_size_are_drawn_in_proportion() -> Result<()> {
     let mut generator = Generator::new(12);

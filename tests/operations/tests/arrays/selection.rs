@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use crate::arrays::{dirty_device, fails};
 
-/// Returns pseudo-random numbers, deterministically.
+/// Returns `count` numbers of a deterministic xorshift generator.
 fn mixed(count: usize) -> Vec<f32> {
     let mut state = 88_172_645_463_325_252_u64;
     (0..count)
@@ -76,7 +76,7 @@ fn of_several_values_for_one_place_the_last_stays() -> Result<()> {
         .map(|place| (0..count).rfind(|value| value % 7 == place).unwrap())
         .collect();
     assert_eq!(last.to_vec()?, wanted);
-    // The mask writes into memory that a clone shares, and into a broadcast array.
+    // `scatter` writes into memory that a clone shares, and into a broadcast array.
     let kept = last.clone();
     last.scatter(&Array::full(1, -1)?, &Array::full(1, 99)?, 0)?;
     assert_eq!((last.to_vec()?[6], kept.to_vec()?[6]), (99, wanted[6]));
@@ -100,7 +100,7 @@ fn the_first_of_many_are_those_of_sorting() -> Result<()> {
     special[5] = f32::INFINITY;
     for values in [ascending, descending, few, mixed(count), special] {
         let x = Array::from_vec(values, count)?;
-        // NaN comes first, as in the order of `topk`.
+        // The expected order is the order of a full `topk`, in which NaN is first.
         let (values, order) = (x.to_vec()?, x.topk(count, 0)?.1.to_vec()?);
         for k in [1, 2, 10, 63, 64, 65, 300, 9_999, 10_001, count - 1] {
             let (found, places) = x.topk(k, 0)?;

@@ -10,7 +10,7 @@ use crate::arrays::fails;
 use crate::arrays::model::{alike, counted, dirty_scope, expected, some_dims};
 use crate::strided::{Placement, placement};
 
-/// Compares elements. NaN comes last, and both zeros are equal.
+/// Compares elements. NaN is last, and both zeros are equal.
 fn order<T: Element>(one: &T, other: &T) -> Ordering {
     let is_nan = |value: &T| value.partial_cmp(value).is_none();
     let by_nan = is_nan(one).cmp(&is_nan(other));

@@ -60,7 +60,7 @@ fn several_threads_copy_as_one_does() -> Result<()> {
             assert!(one == other, "result {number} of {threads} threads");
         }
     }
-    // Other tests check the results of one thread. This test only checks that two samples differ.
+    // Other tests check the results of one thread. This test only checks two samples.
     assert_eq!(
         expected[0].slice(s![1, ..])?.to_vec()?,
         a.slice(s![17, ..])?.to_vec()?

@@ -26,7 +26,7 @@ where
     array.to_ndarray().unwrap().mapv(|value| element(&value))
 }
 
-/// Returns the sums along an axis, with this sign of the exponents.
+/// Returns the Fourier sums along an axis, with exponents of this sign.
 fn sums(x: &ArrayD<C64>, axis: usize, sign: f64) -> ArrayD<C64> {
     let mut made = x.clone();
     let n = x.shape()[axis];
@@ -156,8 +156,8 @@ proptest! {
         let z = Array::from_vec(values, shape).unwrap();
         let spectrum = fft::fft(&z, axis).unwrap();
         let back = fft::ifft(&spectrum, axis).unwrap();
-        // The tolerance is relative to elements of about 1. A frequency may be as large as the
-        // number of elements, so rounding errors grow.
+        // Elements are about 1, but a frequency may be as large as the number of elements.
+        // Therefore the tolerance exceeds the rounding error of 1.
         assert_close(&wide(&back), &wide(&z), 2e-13);
         let energy = |z: &Array<C64>| wide(z).iter().map(C64::norm_sqr).sum::<f64>();
         let (one, other) = (energy(&z), energy(&spectrum) / n as f64);
@@ -329,7 +329,6 @@ fn what_cannot_be_transformed_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Functions that are generic over the number type compile, in programs too.
 #[test]
 fn a_program_may_be_generic_over_spectra() -> Result<()> {
     fn power<C: fft::Spectrum>(x: &Array<C>) -> Result<Array<C::Part>> {

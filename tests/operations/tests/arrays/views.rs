@@ -153,7 +153,7 @@ fn views_reject_what_they_cannot_show() -> Result<()> {
     Ok(())
 }
 
-/// A step that makes a view. The numbers of the step are reduced to the array's ranges.
+/// A step that makes a view. Its numbers are reduced to valid axes and indices.
 #[derive(Clone, Debug)]
 enum Step {
     Transpose,

@@ -85,7 +85,7 @@ fn windows_are_operands_like_any_other() -> Result<()> {
     let (products, wanted) = (windows.matmul(&weights)?, copy.matmul(&weights)?);
     let apart = (products - wanted).abs().max()?.item()?;
     assert!(apart < 1e-12, "{apart}");
-    // The array is a matrix whose rows overlap.
+    // `rows` is a matrix whose rows overlap.
     let rows = x.flatten()?.windows(&[7])?;
     let (gram, wanted) = (rows.transpose()?.matmul(&rows)?, rows.to_uncached()?);
     let wanted = wanted.transpose()?.matmul(&wanted)?;
@@ -181,7 +181,7 @@ fn convolutions_take_a_block_and_no_more() -> Result<()> {
         padding: [1, 1],
         ..Default::default()
     };
-    // The memory includes an image with its zeros, the block, and the block's results.
+    // The bound is the sum of a padded image, a block, and the block's results.
     let image = 32 * 42 * 42 * 4;
     let most = image + (1 << 20) + (1 << 20) * 8 / (32 * 9);
     let found = taken(|| x.conv2d(&kernel, padded))?;

@@ -94,8 +94,7 @@ fn errors_of_a_backward_pass_have_the_line_of_their_operation() {
     assert_eq!(error.location().unwrap().line(), line, "{error}");
 }
 
-/// If the backward pass is out of memory, the error has the line of the operation that it
-/// differentiates.
+/// An out-of-memory error of a backward pass has the line of the differentiated operation.
 #[test]
 fn memory_of_a_backward_pass_is_missing_at_the_line_of_its_operation() -> Result<()> {
     let config = DeviceConfig {
@@ -104,8 +103,7 @@ fn memory_of_a_backward_pass_is_missing_at_the_line_of_its_operation() -> Result
     };
     let device = Device::host_with(config)?;
     let _current = device.enter();
-    // The array has 8 MiB. The loss needs one more array of this size, and the gradient another
-    // one.
+    // `x` has 8 MiB of the limit of 12 MiB. The backward pass needs another array of 8 MiB.
     let x = Array::<f64>::ones(1 << 20)?;
     let line = line!() + 2;
     let error = value_and_grad(&x, |x| {

@@ -48,8 +48,8 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// The handles of the parameters: the handles that the outermost closure captured, and the handles
-/// among the inputs of the innermost checkpoint that names the parameter.
+/// Two handles of each parameter. `captured` is the handle that the outermost closure captured.
+/// `named` is an input of the innermost checkpoint that names the parameter.
 #[derive(Clone)]
 struct Handles {
     captured: Vec<Array<f64>>,
@@ -144,8 +144,7 @@ proptest! {
     }
 }
 
-/// Returns the parameters after a step within the backward pass, and after a step following the
-/// backward pass.
+/// Returns the parameters after a step within the backward pass, and after a separate step.
 fn both(loss: impl Fn(&Vec<Array<f64>>) -> Result<Array<f64>>) -> Result<[Vec<Array<f64>>; 2]> {
     let (mut own, mut expected) = (parameters(), parameters());
     let (_, gradients) = value_and_grad(&expected, &loss)?;
@@ -162,7 +161,7 @@ fn a_captured_parameter_steps_after_the_second_run() -> Result<()> {
         (y * &own[1]).sum()
     })?;
     assert_eq!(own, expected);
-    // Nothing else reads the parameter.
+    // Only the checkpoint reads the parameter.
     let [own, expected] = both(|own| {
         let captured = own[1].clone();
         checkpoint(&own[0], move |x| (x * &captured).sin().eval())?.sum()

@@ -151,7 +151,7 @@ fn parts_add_up_to_the_whole() -> Result<()> {
     for _ in 0..2 {
         let mut value = 0.0;
         for part in 0..4 {
-            // The sum outlives the scopes in which the parts are computed.
+            // `gradients` outlives the scopes in which the parts are computed.
             cache_scope!("part of a batch", {
                 let part = x.slice(s![part..part + 1, ..])?;
                 value += gradients.add(&w, |w| loss(w, &part))?.item()? / 4.0;

@@ -1,4 +1,4 @@
-//! Complex numbers between real variables and a real loss.
+//! Gradients through complex numbers, from real variables to a real loss.
 
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, Complex, Result, complex, concat, einsum, select};
@@ -38,7 +38,7 @@ fn functions() {
     });
     check(&x, |x| weighted(&spun(x)?.mul_add(&y, spun(x)?).eval()?));
     check(&x, |x| weighted(&y.mul_add(spun(x)?.conj(), &y).eval()?));
-    // Real numbers also have parts.
+    // Real arrays also have real and imaginary parts.
     check(&x, |x| (x.re() + x.im() + x.conj() * x).sum());
 }
 

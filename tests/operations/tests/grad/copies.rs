@@ -1,5 +1,5 @@
-//! Warnings of copies before writes report a line of the program, for each call that copies.
-//! [`CASES`] has a row for each call that writes in place.
+//! For each call that copies before a write, the warning reports a line of the program. [`CASES`]
+//! has a row for each call that writes in place.
 
 use std::process::Command;
 
@@ -21,7 +21,7 @@ fn ones() -> Result<Array<f32>> {
 }
 
 /// Steps after a backward pass and within a backward pass, while other handles of the parameter are
-/// alive. A macro, so that the line is the line of the row.
+/// alive. This is a macro, so that a warning has the line of the row.
 macro_rules! step {
     ($optimizer:expr) => {{
         let (mut optimizer, mut x) = ($optimizer, ones()?);
@@ -177,7 +177,7 @@ const CASES: &[Case] = &[
     }),
 ];
 
-/// Runs this program again, and reads its output on standard error.
+/// The test runs this program again as a child, and reads the child's standard error.
 #[test]
 fn a_copy_before_a_write_names_a_line_of_the_program() {
     const CHILD: &str = "CACHESCOPE_TEST_COPIES_OF_STEPS";

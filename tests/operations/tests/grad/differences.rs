@@ -7,7 +7,7 @@ use cachescope::{Array, ErrorKind, Result};
 /// curvature are equal.
 const STEP: f64 = 6e-6;
 
-/// Compares the gradient of `function` at `x` with finite differences, and the gradient's
+/// Compares the gradient of `function` at `x` with finite differences. Compares the gradient's
 /// derivatives along a direction with differences of the gradient.
 #[track_caller]
 pub(crate) fn check(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array<f64>>) {
@@ -105,7 +105,7 @@ fn check_gradient(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array
     }
 }
 
-/// Returns numbers from 0.13 on that are not near each other, nor near whole numbers.
+/// Returns numbers above `0.13 * scale` that are not near each other or near whole numbers.
 pub(crate) fn numbers(shape: &[usize], scale: f64) -> Array<f64> {
     let count: usize = shape.iter().product();
     let number =

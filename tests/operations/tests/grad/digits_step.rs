@@ -1,5 +1,4 @@
-//! The step of the example `train_digits`, compared with a step whose gradients are written by
-//! hand.
+//! The step of the example `train_digits`, compared with a step with hand-written gradients.
 
 use cachescope::grad::optim::Sgd;
 use cachescope::grad::value_and_grad;

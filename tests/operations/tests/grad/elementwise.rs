@@ -105,7 +105,7 @@ fn places_where_functions_have_edges() -> Result<()> {
         of(2.0, 2.0, 0.0, |x, y, _| x.maximum(y).sum())?,
         [0.5, 0.5, 0.0]
     );
-    // Powers of 0.
+    // The bases of these powers are 0.
     assert_eq!(
         of(0.0, 2.0, 0.0, |x, n, _| x.powf(n).sum())?,
         [0.0, 0.0, 0.0]
@@ -123,7 +123,7 @@ fn places_where_functions_have_edges() -> Result<()> {
         let (_, product) = hvp(&zero, &one, |x| x.powi(exponent as i32).sum())?;
         assert_eq!(product.to_vec()?, [expected]);
     }
-    // The number is just below a multiple of the divisor, where the quotient is rounded up.
+    // The number is just below a multiple of the divisor, so the quotient is rounded up.
     let below = 3.0 * 0.1_f64 - f64::EPSILON / 8.0;
     let quotient = ((below - below % 0.1) / 0.1).round();
     assert_eq!(

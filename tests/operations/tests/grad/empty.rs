@@ -16,8 +16,8 @@ use crate::grad::complex::{self, spun};
 use crate::grad::differences::numbers;
 use crate::grad::operations::{LOSSES, LOSSES_OF_OPERANDS, Loss};
 
-/// Returns the fault of the gradient of `loss` at `x`, if there is one. Returns `None` if `loss`
-/// refuses `x`.
+/// Returns the fault of the gradient of `loss` at `x`, or `Some(None)` if the gradient is correct.
+/// If `loss` refuses `x`, returns `None`.
 fn fault(
     x: &Array<f64>,
     loss: impl Fn(&Array<f64>) -> Result<Array<f64>>,
@@ -41,8 +41,8 @@ fn is_equal(one: &Array<f64>, other: &Array<f64>) -> bool {
     one == other || (one.is_nan() && other.is_nan())
 }
 
-/// Returns shapes without elements: the shape with each axis in turn of length 0, and the shape
-/// with a leading batch axis of length 0.
+/// Returns shapes without elements. In each shape, one axis has length 0, or a leading batch axis
+/// of length 0 is added.
 fn without_elements(shape: &[usize]) -> Vec<Vec<usize>> {
     let axes = (0..shape.len()).map(|at| {
         let mut shape = shape.to_vec();
@@ -90,8 +90,8 @@ fn every_operand_without_elements_is_tracked() {
                     all[own] = x.clone();
                     loss(&all)
                 };
-                // If an operand has elements, its gradient need not be zero, but computing it must
-                // not fail.
+                // If an operand has elements, its gradient need not be zero, but its computation
+                // must not fail.
                 let is_empty = operands[own].is_empty();
                 if let Some(Some(fault)) = fault(&operands[own], of_one)
                     && (is_empty || fault.contains("CS"))
@@ -106,7 +106,8 @@ fn every_operand_without_elements_is_tracked() {
     assert!(count > 50, "only {count}");
 }
 
-/// Expands rows `shape of x, a loss of x;`, which follow `@` and a feature if they require one.
+/// Expands rows `shape of x, a loss of x;`. If a row requires a feature, `@` and the feature
+/// precede the row.
 macro_rules! losses {
     ($($(@$feature:tt)? $shape:expr, |$x:ident| $loss:expr;)+) => {
         const MORE: &[(&[usize], Loss)] = &[$($(#[cfg(feature = $feature)])? (&$shape, |$x| $loss)),+];

@@ -1,8 +1,8 @@
-//! Derivatives through factorizations of matrices with equal values, for which the vectors are not
-//! unique.
+//! Derivatives through factorizations of matrices with equal eigenvalues or singular values. The
+//! vectors of these matrices are not unique.
 //!
-//! The losses do not depend on the choice of vectors, so their derivatives exist. The reference is
-//! differences of gradients at neighbouring matrices.
+//! The losses do not depend on the choice of vectors, so their derivatives exist. The reference
+//! values are differences of gradients at neighbouring matrices.
 
 use cachescope::grad::{hvp, jvp, value_and_grad};
 use cachescope::linalg::{self, MatrixNorm};
@@ -85,8 +85,8 @@ fn directions(shape: &[usize]) -> Vec<Array<f64>> {
     vec![own, exchange, third]
 }
 
-/// Returns the errors of `hvp` and of `jvp`. The reference is differences of gradients, and of
-/// losses, at matrices with distinct values.
+/// Returns the errors of `hvp` and of `jvp`. The reference values are differences of gradients, and
+/// of losses, at matrices with distinct values.
 fn errors(x: &Array<f64>, along: &Array<f64>, loss: Loss) -> [f64; 2] {
     const STEP: f64 = 1e-3;
     let at = |by: f64| (x + along * by).eval().unwrap();
@@ -177,7 +177,7 @@ fn every_loss_of_a_square_matrix_has_derivatives() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Losses that are differentiable at matrices without the value 0.
+/// Losses that are differentiable at regular matrices.
 const OF_REGULAR: &[(&str, Loss)] = &[
     ("inv", |x| linalg::inv(x)?.square().sum()),
     ("solve", |x| {

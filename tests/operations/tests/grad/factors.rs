@@ -1,5 +1,6 @@
-//! Factors that a program multiplies by, and sums over several passes, for `f16` and `bf16` at all
-//! magnitudes, compared with `f64`. [`each_operation`] has a row for each operation.
+//! Products with a program's factors, and sums over several passes, in `f16` and `bf16` at all
+//! magnitudes. The results are compared with `f64`. [`each_operation`] has a row for each
+//! operation.
 
 use cachescope::collective::{DataParallel, Group, Sharded};
 use cachescope::grad::arithmetic::{axpy, dot, norm, scale};
@@ -22,8 +23,8 @@ fn of<T: Float>(value: f64) -> T {
 fn assert_rounded<T: Float>(what: &str, own: T, expected: f64) {
     let own = own.to_f64();
     let rounded = of::<T>(expected).to_f64();
-    // The tolerance is half of a unit of the narrow type, twice, because `expected` and the value
-    // in `f32` may differ.
+    // Because `expected` and the value in `f32` may differ, the tolerance is one unit of the narrow
+    // type instead of half a unit.
     let least = match T::MANTISSA_DIGITS == f16::MANTISSA_DIGITS {
         true => 6e-8,
         false => 1e-40,
@@ -237,7 +238,8 @@ fn operations_in_bf16_round_once() -> Result<()> {
     each_operation::<bf16>()
 }
 
-/// The factors are out of the range of `f32`, but their products are within it.
+/// The factors are out of the range of `f32`, but their products with the elements are in the
+/// range.
 #[test]
 fn factors_beyond_f32() -> Result<()> {
     for (x, factor) in [

@@ -1,5 +1,5 @@
-//! Softmax, and functions that consist of softmax, if one weight is nearly 1: derivatives keep the
-//! digits of the other weights.
+//! Derivatives of softmax, and of functions that contain softmax. If one weight is nearly 1, the
+//! derivatives keep the digits of the other weights.
 
 use cachescope::grad::{hvp, jvp, value_and_grad};
 use cachescope::{Array, Float, Result, attention};
@@ -7,8 +7,8 @@ use half::bf16;
 
 use super::narrow::number;
 
-/// Returns the weights of two logits, the first of which exceeds the second by `apart`, and the
-/// product of the weights.
+/// Returns the softmax weights of two logits with the difference `apart`, and the product of the
+/// weights.
 fn weights(apart: f64) -> ([f64; 2], f64) {
     let small = 1.0 / (1.0 + apart.exp());
     ([1.0 - small, small], small * (1.0 - small))
@@ -67,8 +67,7 @@ fn gradients_of_attention_keep_their_digits() -> Result<()> {
     gradient_of_attention::<bf16>(17.0, 2e-2)
 }
 
-/// Checks that, for either class, the second derivative of the loss is the second derivative of the
-/// logarithm of the sum.
+/// Checks that, for either class, the second derivatives of the loss and of `logsumexp` are equal.
 fn curvature_of_cross_entropy<T: Float>(apart: f64, tolerance: f64) -> Result<()> {
     let logits = Array::from_slice(&[number::<T>(apart), T::zero()], [1, 2])?;
     let along = Array::from_slice(&[T::one(), T::zero()], [1, 2])?;
@@ -88,7 +87,8 @@ fn second_derivatives_of_cross_entropy_keep_their_digits() -> Result<()> {
     curvature_of_cross_entropy::<bf16>(5.0, 1e-2)
 }
 
-/// The curvatures along two lines of which the second has no exponential, and of both together.
+/// Checks second derivatives of `logsumexp_axis` and `logsumexp`. The second row has only logits
+/// −∞.
 fn curvature_of_logsumexp<T: Float>(apart: f64, tolerance: f64) -> Result<()> {
     let elements = [apart, 0.0, f64::NEG_INFINITY, f64::NEG_INFINITY].map(number::<T>);
     let logits = Array::from_slice(&elements, [2, 2])?;

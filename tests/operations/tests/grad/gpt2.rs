@@ -83,7 +83,7 @@ fn writes_the_tokens_of_generate() -> Result<()> {
     let written = expected.read::<i64>("written")?.to_vec()?;
     let network = network();
     assert_eq!(network.generate(&prompt, 13, GREEDY)?, written);
-    // The text is longer than the context, or shorter.
+    // If more tokens are requested than the context can hold, the text ends with the context.
     assert_eq!(network.generate(&prompt, 50, GREEDY)?, written);
     assert_eq!(network.generate(&prompt, 1, GREEDY)?, written[..1]);
     manual_seed(1);

@@ -144,8 +144,8 @@ impl Network for Converted {
     }
 }
 
-/// A visitor that sets the script's initial values: matrices of hashed numbers, by the number of
-/// the parameter.
+/// A visitor that sets the script's initial values. Matrices have hashed numbers, which depend on
+/// the parameter's index.
 struct Initialize {
     number: u32,
     is_bias: bool,
@@ -246,8 +246,8 @@ fn reference() -> NpzReader {
     NpzReader::open(path).unwrap()
 }
 
-/// Compares the losses of the first 100 steps with PyTorch's, up to `bound`. After these steps,
-/// rounding alone makes trainings differ: PyTorch's own last losses differ by a half.
+/// Compares the losses of the first 100 steps with PyTorch's, up to `bound`. Later losses differ by
+/// rounding alone: PyTorch's own last losses differ by half.
 fn agrees<N: Network, C: Float>(optimizer: &mut impl Optimizer, bound: f32) -> Result<()> {
     let case = format!("{}.{}.losses", N::NAME, C::NAME);
     let losses = reference().read::<f32>(&case)?.to_vec()?;
@@ -287,7 +287,7 @@ fn adam() -> AdamW {
     AdamW::new(2e-3).weight_decay(0.01)
 }
 
-/// Prints the means over the initial values of the script.
+/// Prints the means over five trainings with different initial values.
 fn report<N: Network, C: Float, O: Optimizer>(case: &str, optimizer: fn() -> O) -> Result<()> {
     let runs = (0..5).map(|seed| train::<N, C>(&mut optimizer(), seed, 300));
     let runs = runs.collect::<Result<Vec<Trained>>>()?;

@@ -129,7 +129,7 @@ fn padding_around_no_image_is_refused() {
 }
 type Normed<T> = fn(&Array<T>, f64) -> Result<Array<T>>;
 
-/// Returns the layers for rows of 4 elements, or for 4 channels.
+/// Returns the normalization layers for rows of 4 elements, or for 4 channels.
 fn normed<T: Float>() -> [Normed<T>; 4] {
     [
         |x, epsilon| {
@@ -152,7 +152,7 @@ fn normed<T: Float>() -> [Normed<T>; 4] {
     ]
 }
 
-/// Compares values and gradients with those in `f64`.
+/// Compares values and gradients with results in `f64`.
 fn assert_normed<T: Float>(size: f64, epsilon: f64) {
     let of = |share: f64| number::<T>(share * size);
     let x = Array::from_slice(

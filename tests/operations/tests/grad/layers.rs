@@ -113,7 +113,7 @@ fn checkpoints_change_no_gradient() -> Result<()> {
         .concat())
     };
     assert_eq!(all(&whole)?, all(&parts)?);
-    // Both passes leave the generator in the expected state.
+    // Passes with and without checkpoints leave the generator in equal states.
     let next = Array::<f32>::rand(3)?;
     run(true)?;
     assert_eq!(Array::<f32>::rand(3)?, next);

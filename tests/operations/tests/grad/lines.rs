@@ -52,8 +52,8 @@ impl Network {
     }
 }
 
-/// Checks that every line in a recording of `steps` is a line of this file, and that there are more
-/// than `fewest` lines.
+/// Checks that every line in a recording of `steps` is a line of this file. Checks that there are
+/// more than `fewest` lines.
 fn check(fewest: usize, steps: impl FnOnce() -> Result<()>) -> Result<()> {
     let device = Device::current();
     let recording = device.record(RecordOptions::default())?;

@@ -1,5 +1,5 @@
-//! Checks that each operation of the public API has a row in `operations`, or is listed in this
-//! file because it has no derivative.
+//! Checks that each operation of the public API has a row in `operations`. This file lists the
+//! operations that have no derivative.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,13 +7,13 @@ use std::path::Path;
 
 use crate::grad::operations::{LOSSES, LOSSES_OF_OPERANDS};
 
-/// Operations on several arrays whose result is not of floats.
+/// Operations on several arrays whose results are not floats.
 const SEVERAL_WITHOUT_GRADIENTS: &[&str] = &["searchsorted", "shl", "shr"];
 
 /// Operations that refuse an array with tracked gradients. `refusals` tests them.
 const REFUSED: &[&str] = &["histogram"];
 
-/// Operations whose result is not of floats, or is constant.
+/// Operations whose results are constant, or are not floats.
 const CONSTANT: &[&str] = &[
     "arange",
     "argsort",
@@ -144,7 +144,7 @@ const LEFT_OUT: &[&str] = &[
     "linalg",
 ];
 
-/// Returns the source files, except those in folders that are [`LEFT_OUT`].
+/// Returns the source files outside of the folders in [`LEFT_OUT`].
 fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

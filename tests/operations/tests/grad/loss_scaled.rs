@@ -32,7 +32,7 @@ fn a_scale_that_is_a_power_of_two_changes_no_bit() -> Result<()> {
     let own =
         train(&mut |own| value_and_step(own, &mut scaled, |own| own.loss(&x, &classes)).map(drop))?;
     assert_eq!(own, expected);
-    // The gradients are of the loss times the scale, and the step is a separate call.
+    // The program scales the loss itself, and makes the step by a separate call.
     let mut scaled = LossScaled::new(AdamW::new(0.01));
     let own = train(&mut |own| {
         let scale = scaled.scale() as f32;

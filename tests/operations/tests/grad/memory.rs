@@ -1,5 +1,5 @@
-//! The allocations of a backward pass. A gradient reuses the memory of a value that it is computed
-//! from, if nothing else holds the value.
+//! The allocations of a backward pass. If nothing else holds a value, the gradient that is computed
+//! from the value reuses its memory.
 
 use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::testing::peak_of;
@@ -102,11 +102,11 @@ fn what_is_added_in_place_is_in_place() -> Result<()> {
             let address = y.address();
             y.add_assign(&bias)?;
             assert_eq!(y.address(), address);
-            // The gradient of a square is computed from the argument of the square, which is not
+            // The gradient of a square needs the argument of the square, so the argument is not
             // overwritten.
             y.update(|y| y.square())?;
             assert_ne!(y.address(), address);
-            // Nor is a value overwritten that the program holds.
+            // A value that the program holds is not overwritten.
             let (held, address) = (y.clone(), y.address());
             y.mul_assign(2.0)?;
             assert_eq!(held.address(), address);
@@ -154,7 +154,8 @@ fn what_somebody_holds_keeps_its_values() -> Result<()> {
         Ok((logits.cross_entropy(&classes)?, kept))
     })?;
     assert_eq!(kept, x.matmul(&w)?);
-    // Two operands get the gradient unchanged. The gradient of a third operand is computed from it.
+    // Two operands get the gradient of the sum unchanged. The gradient of the third operand is
+    // computed from the gradient of the sum.
     check(&numbers(&[4], 1.0), |x| {
         let [a, b, c] = [(x * 2.0).eval()?, (x * 3.0).eval()?, (x * x).eval()?];
         let y = (&a + &b + c.sin()).eval()?;

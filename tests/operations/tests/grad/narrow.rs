@@ -6,8 +6,7 @@ use cachescope::grad::value_and_grad;
 use cachescope::{Array, Float, Result};
 use half::{bf16, f16};
 
-/// Compares the gradient of `$loss` at `$values`, a list of a few numbers, with the gradient in
-/// `f64`. Does so for `f16` and `bf16`.
+/// Compares the gradients of `$loss` at `$values` in `f16` and `bf16` with the gradient in `f64`.
 macro_rules! agrees {
     ($values:expr, |$x:ident: $T:ident| $loss:expr) => {{
         macro_rules! gradient {
@@ -44,9 +43,9 @@ fn assert_near<T: Into<f64> + Debug>(own: &[f64], expected: &[f64], epsilon: T) 
     }
 }
 
-/// A number of elements above the largest `f16`. Its reciprocal is 0 in `f16`.
+/// An element count above the largest `f16`. Its reciprocal is 0 in `f16`.
 const MANY: usize = 1 << 25;
-/// A number of elements whose reciprocal changes by 7 % if it is rounded to `f16`.
+/// An element count whose reciprocal changes by 7 % if it is rounded to `f16`.
 const SOME: usize = 3_000_000;
 
 #[test]
@@ -109,8 +108,8 @@ fn exponentials_of_many() {
 
 #[test]
 fn functions_whose_factors_have_no_room() {
-    // The operations are a difference of nearly equal numbers, a square beyond the range of `f16`,
-    // and a product that is divided again.
+    // Two functions compute a difference of nearly equal numbers. Two functions have intermediate
+    // results beyond the range of `f16`.
     agrees!([0.996_093_75, 0.5], |x: T| x.asin().sum());
     agrees!([-0.996_093_75, 0.5], |x: T| x.atanh().sum());
     agrees!([59_904.0, 2.0], |x: T| (x.square()

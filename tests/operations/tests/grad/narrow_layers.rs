@@ -11,8 +11,7 @@ use half::{bf16, f16};
 
 use super::narrow::number;
 
-/// The functions, with bounds in ulps for values and for gradients. A gradient without a bound is a
-/// difference of rounded terms, which may lose more digits.
+/// The functions, with bounds in ulps for values and for gradients.
 const TABLE: &[(&str, f64, Option<f64>)] = &[
     ("sum", 1.0, Some(1.0)),
     ("sum of rows", 1.0, Some(1.0)),
@@ -58,8 +57,8 @@ const TABLE: &[(&str, f64, Option<f64>)] = &[
     ("matmul", 1.0, Some(1.0)),
 ];
 
-/// The magnitudes of the inputs: near the largest number, with a square that overflows `f16`, and
-/// smaller ones.
+/// The magnitudes of the inputs. The first is near the largest `f16`, and the square of the second
+/// overflows `f16`.
 const SIZES: [f64; 5] = [6e4, 300.0, 1.0, 1e-3, 0.0];
 
 /// Returns numbers that every type represents.
@@ -162,7 +161,7 @@ fn read<T: Float>(array: &Array<T>) -> Vec<f64> {
     array.cast::<f64>().eval().unwrap().to_vec().unwrap()
 }
 
-/// Returns the value, and the gradient of a weighted sum of its elements.
+/// Returns the value, and the gradient of a weighted sum of the value's elements.
 fn both<T: Float>(name: &str, x: &Array<T>) -> [Vec<f64>; 2] {
     let value = applied(name, x).unwrap();
     let weights = weights::<T>(value.len()).reshape(value.shape()).unwrap();
@@ -178,7 +177,7 @@ struct Format {
     epsilon: f64,
 }
 
-/// Returns the elements that are not near their exact values.
+/// Returns descriptions of the elements whose errors exceed the bound.
 fn far(own: &[f64], exact: &[f64], ulps: f64, format: &Format) -> Vec<String> {
     let scale = exact.iter().fold(0.0_f64, |most, own| most.max(own.abs()));
     let mut far = Vec::new();

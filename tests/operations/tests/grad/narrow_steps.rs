@@ -49,7 +49,7 @@ fn numbers<T: Float>(x: &Array<T>) -> Result<Vec<f64>> {
     x.cast::<f64>().eval()?.to_vec()
 }
 
-/// Returns the distance of one from the next larger number, and the least positive number.
+/// Returns the distance from 1 to the next larger number, and the smallest positive number.
 fn spacing<T: Float>() -> (f64, f64) {
     match T::MANTISSA_DIGITS {
         11 => (2.0_f64.powi(-10), 2.0_f64.powi(-24)),
@@ -76,7 +76,7 @@ impl<T: Float<Computed = f32>, O: Stateful> Pair<T, O> {
         })
     }
 
-    /// Moves both parameters along a gradient, beginning at values that the narrow type represents.
+    /// Moves both parameters along a gradient, from the value of the narrow parameter.
     fn step(&mut self, gradient: &[f32]) -> Result<()> {
         let gradient = Array::from_slice(gradient, SHAPE)?.cast::<T>().eval()?;
         let wide_gradient = gradient.cast::<f32>().eval()?;
@@ -139,7 +139,7 @@ fn spikes_are_forgotten_like_in_f32() -> Result<()> {
         of::<bf16, O>(name, make)
     }
     fn of<T: Float<Computed = f32>, O: Stateful>(name: &str, make: fn() -> O) -> Result<()> {
-        // The emulated device starts the compiler once for each kernel, not for each step.
+        // The emulated device compiles each kernel once, not for each step.
         let mut pair = Pair::<T, O>::new(name, make)?;
         for number in 0..1000 {
             let scale = if number == 3 { 1000.0 } else { 1.0 };
@@ -153,7 +153,7 @@ fn spikes_are_forgotten_like_in_f32() -> Result<()> {
     for_each_optimizer!(test)
 }
 
-/// If each step is larger than the distance of neighbouring numbers, the steps add up exactly.
+/// If each step exceeds the distance of neighbouring numbers, the steps add up to within 5 %.
 #[test]
 fn steps_have_their_length() -> Result<()> {
     fn of<T: Float<Computed = f32>>(gradient: f32, steps: usize) -> Result<()> {
@@ -178,7 +178,6 @@ fn steps_have_their_length() -> Result<()> {
     Ok(())
 }
 
-/// A gradient of the accumulation type is not rounded to the parameter's type.
 #[test]
 fn wide_gradients_are_not_rounded() -> Result<()> {
     fn test<O: Stateful>(name: &str, make: fn() -> O) -> Result<()> {

@@ -8,7 +8,7 @@ use ndarray::s;
 
 use super::narrow::number;
 
-/// A number of uses of a weight above the numbers that `bf16` can count one by one.
+/// The number of uses of a weight. `bf16` cannot count to this number in steps of 1.
 const USES: usize = 1000;
 
 fn ones<T: Float>(count: usize) -> Array<T> {
@@ -20,8 +20,8 @@ pub(super) fn total<T: Float>(x: &Array<T>) -> Result<Array<T>> {
     x.sum()?.cast::<T>().eval()
 }
 
-/// The ways to use a weight of two elements once. Each contributes `factor` to the gradient of each
-/// element.
+/// The expressions that use a weight of two elements once. Each expression adds `factor` to the
+/// gradient of each element.
 const WAYS: &[&str] = &[
     "product of elements",
     "matrix product",
@@ -81,7 +81,7 @@ fn used<T: Float>(way: &str, w: &Array<T>, factor: &Array<T>) -> Result<Array<T>
     }
 }
 
-/// Returns a sum of [`USES`] uses.
+/// Returns the sum of [`USES`] uses of the weight.
 fn uses<T: Float>(way: &str, w: &Array<T>, factor: f64) -> Result<Array<T>> {
     let factor = Array::from_slice(&[factor], [])?.cast::<T>().eval()?;
     let mut sum = used(way, w, &factor)?;
@@ -145,8 +145,8 @@ fn in_second_derivatives<T: Float>() {
             let sum = uses(way, &w.cast::<T>().eval()?, 1.0)?
                 .cast::<f32>()
                 .eval()?;
-            // The result is rounded. The second derivative of its half square along the direction
-            // is 2 (Σ w)².
+            // The sum is rounded. The Hessian-vector product of its half square is 2000 · 1000 for
+            // each element.
             (&sum * &sum * 0.5).eval()
         };
         let (_, product) = hvp(&ones::<f32>(2), &direction, square).unwrap();

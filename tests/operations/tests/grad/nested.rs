@@ -66,13 +66,13 @@ fn every_function_nests_in_every_other() {
         |x| hvp(x, &(x + 1.0).eval()?, cube)?.1.square().sum(),
     ];
     for function in inner {
-        // Checks the derivatives by `value_and_grad`, `jvp` and `hvp`.
+        // `check` compares the derivatives by `value_and_grad`, `jvp` and `hvp`.
         check(&x, function);
         check(&x, |x| value_and_grad(x, function)?.1.sum());
     }
 }
 
-/// Solves the equation y'' = -y. Its residual is a loss of the weights of a network.
+/// The loss is the residual of the equation y'' = −y for the function y of a network.
 #[test]
 fn second_derivatives_by_two_directional_ones_train_a_network() -> Result<()> {
     manual_seed(3);
@@ -86,7 +86,7 @@ fn second_derivatives_by_two_directional_ones_train_a_network() -> Result<()> {
         (second + run(layers, &points)?).square().mean()
     };
     let (before, gradients) = value_and_grad(&layers, residual)?;
-    // The reference is differences of one weight.
+    // The reference value is a central difference in one weight.
     let moved = |by: f64| -> Result<f64> {
         let mut weights = layers.0.weight.to_vec()?;
         weights[3] += by;
@@ -171,7 +171,7 @@ fn variables_of_the_inner_function_alone_have_no_outer_gradient() -> Result<()> 
         let (value, inner) = value_and_grad(&y, |y| (x * y * y).sum())?;
         (value + inner.sum()?).eval()
     })?;
-    // The value includes y², whose gradient is 2 y.
+    // The gradient of the value is y², and the gradient of the inner gradient is 2 y.
     assert!((&outer - (&y * &y + 2.0 * &y)).abs().max()?.item()? < 1e-12);
     Ok(())
 }
@@ -217,8 +217,8 @@ fn unused_parameters_have_zeros_inside_too() -> Result<()> {
     Ok(())
 }
 
-/// A checkpoint captures a parameter. The parameter moves only after the second run of the
-/// checkpoint, which reads it.
+/// A checkpoint captures a parameter. The parameter moves only after the checkpoint's second run
+/// has read it.
 #[test]
 fn a_parameter_moves_after_a_checkpoint_with_gradients_inside() -> Result<()> {
     let start = || (numbers(&[3], 1.0), numbers(&[3], 0.7));
@@ -266,7 +266,7 @@ fn a_step_inside_of_the_backward_pass_has_no_derivatives() -> Result<()> {
 
 #[test]
 fn gradients_of_a_group_norm_are_right_by_differences() -> Result<()> {
-    // Shapes with and without further axes, and a shape with one channel for each group.
+    // The shapes have further axes or none. The last shape has one channel for each group.
     for (shape, groups) in [(&[2, 4, 3, 2][..], 2), (&[3, 4], 2), (&[2, 3, 5], 3)] {
         let layer = GroupNorm {
             weight: numbers(&shape[1..2], 1.0),
@@ -284,11 +284,11 @@ fn gradients_of_a_group_norm_are_right_by_differences() -> Result<()> {
             };
             loss(&layer, &x)
         });
-        // The function is the gradient of a gradient.
+        // This function contains a gradient.
         check(&x, |x| {
             value_and_grad(x, |x| loss(&layer, x))?.1.square().sum()
         });
-        // The view is not contiguous.
+        // `turned` is not contiguous.
         let turned = x.swap_axes(0, 1)?.lazy().eval()?.swap_axes(0, 1)?;
         let apart = (layer.forward(&x)? - layer.forward(&turned)?).abs().max()?;
         assert_eq!(apart.item()?, 0.0);
@@ -315,7 +315,7 @@ fn statistics_are_updated_once_in_a_checkpoint_with_gradients_inside() -> Result
 fn parameters_of_inner_functions_are_free_under_a_budget() -> Result<()> {
     let weights = numbers(&[64, 64], 0.01);
     let x = numbers(&[2, 64], 1.0);
-    // The budget is less than the weights, and suffices for the computed values.
+    // The budget is smaller than the weights, but suffices for the computed values.
     let _budget = activation_budget(24 << 10);
     value_and_grad(&weights, |weights| {
         let loss = |weights: &Array<f64>| x.matmul(weights)?.tanh().eval()?.square().sum();

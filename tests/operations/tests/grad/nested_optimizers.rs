@@ -1,4 +1,4 @@
-//! Optimizers that wrap optimizers which also clip or scale.
+//! Optimizers that wrap another optimizer that clips or scales.
 
 use cachescope::grad::optim::{Adam, AdamW, Clipped, Cosine, LinearDecay, LossScaled, Sgd};
 use cachescope::grad::{Optimizer, value_and_step};

@@ -1,5 +1,5 @@
-//! Normalizations and deviations of elements whose squares are beyond the range of their type. A
-//! norm does not depend on the size of its rows, if epsilon grows with their squares.
+//! Normalizations and deviations of elements whose squares are beyond the range of their type. If
+//! epsilon grows with the square of a row's size, the norm does not depend on the size.
 
 use cachescope::grad::nn::{BatchNorm, GroupNorm, LayerNorm, RmsNorm};
 use cachescope::grad::{hvp, value_and_grad};
@@ -12,7 +12,7 @@ use super::narrow::number;
 
 const SHAPE: [usize; 2] = [4, 6];
 
-/// Rows of ordinary elements.
+/// Returns the elements of ordinary rows.
 fn rows() -> Vec<f64> {
     let elements = (0..24).map(|number| f64::from(number * 7 % 24) / 8.0 - 1.0);
     elements.collect()
@@ -47,7 +47,8 @@ fn norms<T: Float>() -> [(&'static str, Norm<T>); 4] {
     ]
 }
 
-/// Asserts that `values` times `size` are `expected`, up to a part of the largest.
+/// Asserts that `values` times `size` are `expected`. The tolerance is relative to the largest
+/// element.
 #[track_caller]
 fn assert_near<T: Float>(
     values: &Array<T>,
@@ -108,7 +109,7 @@ fn norms_do_not_depend_on_the_size_of_rows() -> Result<()> {
     norms_at_sizes::<f64>(&[1e150, 1e160, 1e300, 1e-140, 1e-152, 1e-250], 1e-13)
 }
 
-/// Products of the second derivatives with a vector, along `size` times it.
+/// Checks Hessian-vector products of rows at each size. The vector grows with the size.
 fn curvatures_at_sizes<T: Float>(sizes: &[f64], tolerance: f64) -> Result<()> {
     for (name, norm) in norms::<T>() {
         let weights =
@@ -135,7 +136,6 @@ fn second_derivatives_of_norms_do_not_depend_on_the_size_of_rows() -> Result<()>
     curvatures_at_sizes::<f64>(&[1e160, 1e-160], 1e-11)
 }
 
-/// Next to a row beyond the range, the others have the bits that they have alone.
 #[test]
 fn ordinary_rows_have_the_same_bits_next_to_others() -> Result<()> {
     for (name, norm) in &norms::<f32>()[..3] {
@@ -144,7 +144,7 @@ fn ordinary_rows_have_the_same_bits_next_to_others() -> Result<()> {
         for element in &mut elements[6..12] {
             *element *= 1e25;
         }
-        // A constant row, whose variance is 0.
+        // The last row is constant, so its variance is 0.
         elements[18..].fill(1e30);
         let mixed = norm(&Array::from_slice(&elements, SHAPE)?, 1e-5)?.to_vec()?;
         assert_eq!(mixed[..6], plain[..6], "{name}");
@@ -179,7 +179,7 @@ fn deviations_of_doubles_have_their_range() -> Result<()> {
             assert_near(&slope, 1.0, &expected, 1e-13, &case);
         }
     }
-    // The lanes of one array have sizes of their own.
+    // The lanes of one array have different magnitudes.
     let lanes = [
         0.0,
         0.0,

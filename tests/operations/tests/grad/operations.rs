@@ -27,7 +27,7 @@ fn places(values: &[i64], shape: &[usize]) -> Array<i64> {
     Array::from_slice(values, shape).unwrap()
 }
 
-/// Returns matrices of four rows and three columns with distinct singular values.
+/// Returns a matrix with distinct singular values, which depends on `x`.
 #[cfg(feature = "linalg")]
 fn regular(x: &Array<f64>) -> Result<Array<f64>> {
     let diagonal = Array::from_slice(&[1.0, 2.0, 4.0, 0.0], 4)?.diag(0)?;

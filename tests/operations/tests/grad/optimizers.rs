@@ -200,7 +200,7 @@ fn refused<T>(outcome: Result<T>, texts: &[&str]) -> Error {
     error
 }
 
-/// Checks that an error contains these texts, and that its line is the caller's.
+/// Checks that an error contains these texts, and that its line is the line of this call.
 #[track_caller]
 fn refused_here<T>(outcome: Result<T>, texts: &[&str]) {
     let line = Location::caller().line();
@@ -208,7 +208,6 @@ fn refused_here<T>(outcome: Result<T>, texts: &[&str]) {
     assert_eq!(error.location().unwrap().line(), line, "{error}");
 }
 
-/// Every call that takes parameters reports the line of the call.
 #[test]
 #[rustfmt::skip]
 fn errors_have_the_line_of_the_call() -> Result<()> {
@@ -266,7 +265,6 @@ fn gradients_that_broadcast_are_refused_by_name_and_line() -> Result<()> {
         assert_eq!(own.layers[0].weight.to_vec()?, before, "nothing has moved");
         assert_eq!(optimizer.steps(), 0);
 
-        // Steps a single parameter.
         let (x, g) = (&mut own.layers[0].weight, &gradients.layers[0].weight);
         let stepped = optimizer.step_one(3, x, g);
         let texts = [name, "step_one", "parameter 3", "[1]", "[3, 4]"];
@@ -301,7 +299,7 @@ fn states_of_other_parameters_are_refused_by_name_and_line() -> Result<()> {
         let set = optimizer.set_state(&other, &state);
         refused(set, &[name, "`layers.0.bias`", "[4]", "[5]"]);
 
-        // There are fewer parameters than before, or more.
+        // The network has fewer parameters than the state, or more.
         own.layers.pop();
         let mut gradients = network(&[3, 4], &[4]);
         gradients.layers.pop();
@@ -312,7 +310,7 @@ fn states_of_other_parameters_are_refused_by_name_and_line() -> Result<()> {
         Ok(())
     }
     for_each_optimizer!(test);
-    // The parameter has another type.
+    // The parameter's type differs from the state's type.
     let mut optimizer = Adam::new(0.1);
     optimizer.step(&mut numbers(&[3], 1.0), &numbers(&[3], 1.0))?;
     let mut narrow = Array::<f32>::ones(3)?;
@@ -411,7 +409,6 @@ fn steps_are_counted_beyond_two_to_the_31() -> Result<()> {
 
 const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan];
 
-/// If every step of a training is in a scope, the scope's cache does not keep the states.
 #[test]
 fn states_outlive_the_scope_of_their_first_step() -> Result<()> {
     const LENGTH: usize = 1 << 14;

@@ -18,7 +18,7 @@ fn batches_come_in_order_and_not_too_far_ahead() -> Result<()> {
     let mut found = Vec::new();
     for batch in batches {
         found.push(batch?.to_vec()?[2]);
-        // At most three more batches are prepared than were taken.
+        // At most three batches are prepared ahead.
         assert!(prepared.load(Ordering::SeqCst) <= found.len() + 3);
     }
     assert_eq!(found, (0..20).collect::<Vec<i32>>());
@@ -36,7 +36,7 @@ fn a_step_runs_while_the_next_batch_is_prepared() -> Result<()> {
     });
     let mut batches = Prefetch::new(1, batches)?;
     batches.next().unwrap()?;
-    // Nothing is taken meanwhile, so only the thread can increase the number.
+    // The test takes no batch here, so only the thread can increase the count.
     while prepared.load(Ordering::SeqCst) < 2 {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! Operations that are refused. Their names are in the error.
+//! Operations that are refused. The error names the operation.
 
 use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::{Array, ErrorKind, Result};

@@ -26,7 +26,7 @@ const NO_SCALES: [f64; 7] = [
     f64::NEG_INFINITY,
 ];
 
-/// A setting: its name in the error, the values outside of its domain, and a call that uses a
+/// A setting: its name in the error, the values outside and inside of its domain, and a call with a
 /// value.
 struct Setting<T: Float> {
     name: &'static str,
@@ -35,8 +35,8 @@ struct Setting<T: Float> {
     used: fn(&Array<T>, f64) -> Result<()>,
 }
 
-/// Steps by a gradient of ones, after a backward pass and within a backward pass. A refused step
-/// moves nothing.
+/// Makes a step by a gradient of ones, within a backward pass and separately. Checks that a refused
+/// step changes nothing.
 fn stepped<T: Float, O: Optimizer>(x: &Array<T>, make: impl Fn() -> O) -> Result<()> {
     let mut own = x.lazy().eval()?;
     let inside = value_and_step(&mut own, &mut make(), |x| x.sum());

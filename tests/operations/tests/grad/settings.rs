@@ -10,7 +10,7 @@ const INFINITE: f64 = f64::INFINITY;
 /// Values that no setting can have.
 const NEVER: [f64; 5] = [NAN, INFINITE, -INFINITE, -1.0, -1e-9];
 
-/// Checks that the first step returns an error that names the setting, before anything moves.
+/// Checks that the first step returns an error that names the setting, before a parameter changes.
 #[track_caller]
 fn refused<O: Optimizer>(setting: &str, value: f64, make: impl Fn() -> O) {
     let start = || vec![Array::<f32>::ones(2).unwrap(), Array::ones([2, 2]).unwrap()];
@@ -80,7 +80,6 @@ fn settings_outside_of_their_domains_are_refused() {
     }
 }
 
-/// If a group has an error, no other group moves.
 #[test]
 fn groups_check_all_settings_first() {
     let like = vec![Array::<f32>::ones(2).unwrap(), Array::ones([2, 2]).unwrap()];
@@ -112,7 +111,6 @@ fn settings_of_searches_are_refused() {
     }
 }
 
-/// The domains include their ends.
 #[test]
 fn settings_at_the_ends_of_their_domains_are_taken() -> Result<()> {
     let mut x = Array::<f32>::ones([2, 2])?;
@@ -127,14 +125,14 @@ fn settings_at_the_ends_of_their_domains_are_taken() -> Result<()> {
     Muon::new(0.0).momentum(1.0).step(&mut x, &zeros)?;
     assert_eq!(x.to_vec()?, [1.0; 4]);
     AdamW::new(0.5).weight_decay(2.0).step(&mut x, &zeros)?;
-    assert_eq!(x.to_vec()?, [0.0; 4]); // Decayed to 0.
+    assert_eq!(x.to_vec()?, [0.0; 4]); // The decay sets `x` to 0.
     Ok(())
 }
 
-/// Rates up to the end of their domain.
+/// Rates up to the largest permitted rate.
 const LARGE: [f64; 4] = [1e30, 1e37, 1e38, f32::MAX as f64];
 
-/// Checks two steps at a large rate, against the steps of `f64`, whose range no product leaves.
+/// Compares two steps at a large rate with steps in `f64`, where no product overflows.
 fn steps_are_rounded<T: Float, O: Optimizer>(name: &str, tolerance: f64, make: impl Fn() -> O) {
     let gradients = [0.0, 1e-30, 1e-3, -5.0, 1e4, -1e-12, 0.0, 2.0];
     for shape in [vec![8], vec![4, 2], vec![2, 4], vec![8, 1]] {
@@ -158,7 +156,7 @@ fn steps_are_rounded<T: Float, O: Optimizer>(name: &str, tolerance: f64, make: i
                 .clone()
                 .fold(0.0, |most: f64, (_, exact)| most.max(exact.abs()));
             for (own, exact) in pairs {
-                // Next to the end of the range, rounding decides.
+                // Near the largest number, rounding decides whether a value is infinite.
                 let is_near =
                     |value: f64| value.abs() >= 3.3e38 && value.signum() == exact.signum();
                 let is_right = own == exact

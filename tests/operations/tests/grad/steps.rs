@@ -39,7 +39,7 @@ fn elements(network: &Network) -> Result<Vec<f64>> {
     Ok(elements?.concat())
 }
 
-/// Compares steps within the backward pass with steps after it.
+/// Compares steps within the backward pass with steps after the backward pass.
 #[track_caller]
 fn check<O: Optimizer>(
     mut inside: O,

@@ -63,7 +63,7 @@ fn gradients_have_the_structure_of_the_parameters() -> Result<()> {
     );
     assert_eq!(gradient.layers[0].weight.shape(), [3, 4]);
     assert!(gradient.layers[1].bias.is_none());
-    // Compares the gradient of each parameter with finite differences.
+    // The gradient of each parameter is compared with finite differences.
     crate::grad::differences::check(&network.layers[0].weight, |weight| {
         let mut moved = crate::grad::structures::network();
         moved.layers[0].weight = weight.clone();

@@ -9,8 +9,8 @@ use ndarray::s;
 
 use crate::grad::differences::numbers;
 
-/// Returns the error of the gradients for the arrays that `pick` computes from a variable of shape
-/// `[2, 2]`.
+/// Returns the error of `Tape::gradients` for the arrays that `pick` computes from a variable of
+/// shape `[2, 2]`.
 fn refused(pick: impl Fn(&Array<f64>) -> Result<Vec<Array<f64>>>) -> Error {
     let mut tape = Tape::begin().unwrap();
     let x = tape.track(&numbers(&[2, 2], 1.0)).unwrap();

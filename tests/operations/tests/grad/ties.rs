@@ -107,7 +107,7 @@ fn order_takes_the_first_of_equal_elements() {
         gradient(&ties, |x| weighted(&x.sort(0)?)),
         gradient(&[2.0, 5.0, 5.5, 1.0], |x| weighted(&x.sort(0)?))
     );
-    // The lower of two equal elements in the middle comes first.
+    // Equal elements are ordered by their indices.
     assert_eq!(
         gradient(&[5.0, 5.0, 1.0, 9.0], |x| x.median(0)),
         [0.5, 0.5, 0.0, 0.0]

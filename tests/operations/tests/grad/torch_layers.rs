@@ -41,7 +41,7 @@ impl Case {
         assert!(error < 1e-10, "{}.{key} is wrong by {error}", self.name);
     }
 
-    /// Compares the value and the gradient of a function of `x` with the file.
+    /// Compares the value and the gradient of a function of `x` with the values in the file.
     #[track_caller]
     fn run(&mut self, function: impl Fn(&Array<f64>) -> Result<Array<f64>>) {
         let (x, weights) = (self.get("x"), self.get("weights"));
@@ -69,7 +69,7 @@ macro_rules! check_layer {
     (@wrap $place:expr, $value:expr) => { $value.into() };
 }
 
-/// Arrays that may be optional.
+/// An array, or an optional array.
 trait IntoIterArray {
     fn into_iter_array(self) -> Array<f64>;
 }
@@ -159,7 +159,7 @@ fn a_sequence_continues_from_its_last_state() -> Result<()> {
 #[test]
 fn norms_of_batches_and_groups() -> Result<()> {
     let norm = BatchNorm::new(3)?;
-    // `forward` runs twice, but the statistics are of one run.
+    // The comparison runs `forward` twice, so the statistics are computed by a fresh layer.
     let mut case = Case::of("batch_norm");
     let fresh = BatchNorm::<f64>::new(3)?;
     cache_scope!("a step", {

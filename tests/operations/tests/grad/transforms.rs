@@ -38,7 +38,7 @@ fn narrow_numbers() -> Result<()> {
     let (length, gradient) = value_and_grad(&x, |x| {
         fft::rfft(&complex(x, 4.0).abs().eval()?, 0)?.re().sum()
     })?;
-    // The length is twice the length of the first array.
+    // The loss is twice the absolute value of the first number.
     assert_eq!(length.item()?, 10.0);
     assert_eq!(gradient.to_vec()?, [1.2, 0.0]);
     Ok(())

@@ -6,7 +6,7 @@ use ndarray::{SliceInfoElem, s};
 
 use crate::grad::differences::numbers;
 
-/// Numbers of a linear congruential generator. A seed determines the numbers.
+/// A linear congruential generator.
 #[derive(Clone)]
 struct Random(u64);
 
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// Returns a view of a view, repeatedly, as `random` determines.
+/// Returns a view of `x` after one to four random operations.
 fn viewed<T: AnyElement>(x: &Array<T>, random: &mut Random) -> Result<Array<T>> {
     let mut view = x.clone();
     for _ in 0..1 + random.below(4) {
@@ -55,8 +55,8 @@ fn viewed<T: AnyElement>(x: &Array<T>, random: &mut Random) -> Result<Array<T>> 
     Ok(view)
 }
 
-/// Returns the expected gradient of the weighted sum of all views' elements, by the places of the
-/// elements. Each element of a view has a different weight.
+/// Returns the expected gradient of the weighted sum of all views' elements, computed from views of
+/// the element indices. Each element of a view has a different weight.
 fn expected(shape: &[usize], seeds: &[u64]) -> Result<Vec<f64>> {
     let count: usize = shape.iter().product();
     let places = Array::from_vec((0..count as i64).collect(), shape)?;

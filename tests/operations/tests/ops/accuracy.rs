@@ -1,5 +1,5 @@
-//! Functions of real numbers over whole arrays, compared with functions of a single `f64`. They are
-//! tested in every float type, by arrays and by expressions, and at every position in memory.
+//! Real functions over whole arrays, compared with functions of one `f64`. The tests cover every
+//! float type, arrays and expressions, and every position in memory.
 //!
 //! On CUDA, the functions are CUDA's, so each row has a bound for the host and a bound for CUDA.
 
@@ -12,8 +12,8 @@ fn bound(host: f64, cuda: f64) -> f64 {
     if cuda_ordinal().is_some() { cuda } else { host }
 }
 
-/// Returns numbers of all magnitudes, including NaN and infinities. They fill several blocks of a
-/// kernel, and a part of a block.
+/// Returns numbers of all magnitudes, including NaN and infinities. The numbers fill several blocks
+/// of a kernel, and a part of another block.
 fn singles() -> Vec<f32> {
     let step = u32::MAX / 20_021;
     (0..20_021)
@@ -43,7 +43,7 @@ fn ulps<T: Float>(actual: T, exact: f64) -> f64 {
     };
     let exponent = (exact.abs().to_bits() >> 52) as i32 - 1023;
     let place = exponent.clamp(least, greatest) + 1 - T::MANTISSA_DIGITS as i32;
-    // 2 to the power of `place`, which may be subnormal.
+    // The unit, 2 to the power of `place`, may be subnormal.
     let unit = if place < -1022 {
         f64::from_bits(1 << (place + 1074))
     } else {
@@ -120,8 +120,8 @@ macro_rules! singles {
 
 cachescope::functions! { singles }
 
-/// Expands rows of a function, its bounds in units in the last place for the host and for CUDA, and
-/// the function in `f64`.
+/// Defines a test. Each row has a function, two bounds, and the function in `f64`. The bounds are
+/// in units in the last place, for the host and for CUDA.
 macro_rules! check {
     (
         $test:ident of $values:expr;
@@ -146,7 +146,7 @@ macro_rules! check {
     };
 }
 
-// All types share the rows, so a few functions represent the others. Other tests check the
+// All types share the rows of `functions!`, so a few functions suffice here. Other tests check the
 // functions in `f64`.
 check! {
     doubles_are_computed_in_their_own_type of doubles();
@@ -155,7 +155,7 @@ check! {
     gelu within 4.0, 13.0: |x| gelu(x);
 }
 
-// The final rounding hides the error of `f32`.
+// The rounding to 16 bits hides the errors of `f32`, so the bounds are near half a unit.
 check! {
     every_f16_is_computed_in_f32 of (0..=u16::MAX).map(f16::from_bits).collect::<Vec<_>>();
     exp within 0.51, 0.51: |x| x.exp();
@@ -170,7 +170,7 @@ check! {
     gelu within 0.51, 0.51: |x| gelu(x);
 }
 
-/// Returns x · (1 + erf(x / √2)) / 2. The slope corrects the error of the quotient.
+/// Returns x · (1 + erf(x / √2)) / 2. `slope` corrects the rounding error of `quotient`.
 fn gelu(x: f64) -> f64 {
     use std::f64::consts::FRAC_1_SQRT_2;
     if x.abs() > 40.0 {
@@ -184,7 +184,7 @@ fn gelu(x: f64) -> f64 {
 
 #[test]
 fn an_element_has_one_result_at_any_position() {
-    // A rare element changes the computation of its block, and the ends of arrays are computed
+    // A rare element changes the computation of its block. The ends of arrays are computed
     // separately.
     let usual: Vec<f32> = (0_u16..5000)
         .map(|index| f32::from(index) * 0.37 - 900.0)

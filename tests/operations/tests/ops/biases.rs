@@ -1,15 +1,14 @@
 //! Sums of products and biases of `f16` and `bf16` against `f64`.
 //!
-//! The products of large inputs are beyond the range of `f16`, and the biases bring the sums back.
-//! The biases cancel most of each product, so a product that was rounded has lost the digits of the
-//! sum.
+//! The products of large inputs exceed the range of `f16`, but the sums with the biases do not. The
+//! biases cancel most of each product, so a rounded product would lose the digits of the sum.
 
 use cachescope::grad::nn::{Conv2d, ConvTranspose2d, Gru, Linear, Lstm};
 use cachescope::grad::{activation_budget, hvp, jvp, value_and_grad};
 use cachescope::{Array, ConvOptions, Float, Result};
 use half::{bf16, f16};
 
-/// A layer, with the shapes of its operands: the input, the parameters, and first states.
+/// A layer, with the shapes of its input, its weight and its bias.
 struct Case {
     name: &'static str,
     shapes: &'static [&'static [usize]],
@@ -43,7 +42,7 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// The largest inputs, of which one is near the end of the range of `f16`.
+/// The largest input of each test. 6e4 is near the largest `f16`.
 const SIZES: [f64; 4] = [6e4, 300.0, 1.0, 1e-3];
 
 const OPTIONS: ConvOptions = ConvOptions {
@@ -82,7 +81,7 @@ fn from<T: Float>(values: &[f64], shape: &[usize]) -> Result<Array<T>> {
     Array::from_slice(values, shape)?.cast::<T>().eval()
 }
 
-/// Returns the nearest values that all types have.
+/// Returns the values, rounded to `bf16`, so that they are equal in each type.
 fn shared<T: Float>(values: &[f64], shape: &[usize]) -> Result<Array<T>> {
     from::<bf16>(values, shape)?.cast::<T>().eval()
 }
@@ -91,7 +90,7 @@ fn read<T: Float>(array: &Array<T>) -> Result<Vec<f64>> {
     array.cast::<f64>().eval()?.to_vec()
 }
 
-/// Returns numbers from `least` to `most` in no order.
+/// Returns unsorted numbers from `least` to `most`.
 fn spread(count: usize, [least, most]: [f64; 2]) -> Vec<f64> {
     let of = |at: usize| least + (most - least) * ((at * 37 + 11) % 101) as f64 / 100.0;
     (0..count).map(of).collect()
@@ -102,10 +101,10 @@ fn operands<T: Float>(case: &Case, size: f64) -> Result<Vec<Array<T>>> {
     let count = |at: usize| case.shapes[at].iter().product::<usize>();
     let weight = case.shapes[1];
     let is_turned = case.name.starts_with("ConvTranspose2d");
-    // The inner length of the products.
+    // `terms` is the inner length of the products.
     let terms = match weight {
         [_, inner] => *inner,
-        // Strides leave every other column of the kernel out.
+        // With stride 2, a result uses every other column of the kernel.
         [own, _, h, w] if is_turned => own * h * w.div_ceil(2),
         [_, rest @ ..] => rest.iter().product(),
         [] => unreachable!("weights have axes"),
@@ -121,7 +120,7 @@ fn operands<T: Float>(case: &Case, size: f64) -> Result<Vec<Array<T>>> {
         .collect()
 }
 
-/// Returns the value, and the gradients of a weighted sum of its elements.
+/// Returns the layer's value, and the gradients of a weighted sum of the value's elements.
 fn both<T: Float>(name: &str, operands: &Vec<Array<T>>) -> Result<Vec<Vec<f64>>> {
     let value = applied(name, operands)?;
     let weights = shared::<T>(&spread(value.len(), [-1.0, 1.0]), value.shape())?;
@@ -134,7 +133,8 @@ fn both<T: Float>(name: &str, operands: &Vec<Array<T>>) -> Result<Vec<Vec<f64>>>
     Ok(all)
 }
 
-/// The largest finite number, the smallest normal one, and the distance of 1 to the next.
+/// The largest finite number, the smallest normal number, and the distance from 1 to the next
+/// number.
 struct Format {
     largest: f64,
     smallest: f64,
@@ -153,8 +153,8 @@ const BF16: Format = Format {
     epsilon: 1.0 / 128.0,
 };
 
-/// Returns the first element that is more than half a unit in the last place from its exact value.
-/// Sums of `f32` lose digits far below the largest term, `scale`.
+/// Returns the first element with an error above half a unit in the last place. The bound includes
+/// the rounding error of `f32` sums with terms up to `scale`.
 fn far(own: &[f64], exact: &[f64], scale: f64, format: &Format) -> Option<String> {
     assert_eq!(own.len(), exact.len());
     let pairs = own.iter().zip(exact);
@@ -181,7 +181,7 @@ fn table<T: Float>(format: &Format) -> Result<()> {
             let exact = both(case.name, &wide?)?;
             for (number, (own, exact)) in own.iter().zip(&exact).enumerate() {
                 let largest = exact.iter().fold(0.0_f64, |most, own| most.max(own.abs()));
-                // The largest term of a value is its bias or product.
+                // For a value, the largest term is a bias or a product.
                 let scale = if number == 0 {
                     2.0 * size
                 } else {
@@ -225,10 +225,10 @@ fn layers_of_bf16_add_the_bias_before_they_round() -> Result<()> {
     table::<bf16>(&BF16)
 }
 
-/// Returns the states of a recurrent layer, and the gradients of their weighted sum.
+/// Returns the states of a recurrent layer, and the gradients of the states' weighted sum.
 ///
 /// In the first step, the products with the inputs are about 1.5 times `size`. The bias, `-size`,
-/// and the products with the state, half of `-size`, bring the sums back.
+/// and the products with the state, half of `-size`, cancel them.
 fn recurrent<T: Float>(name: &str, size: f64) -> Result<[Vec<f64>; 4]> {
     let gates = if name == "Gru" { 3 } else { 4 };
     let (batch, width) = (2, 3);
@@ -371,12 +371,12 @@ fn a_budget_keeps_the_bits_of_sums_with_biases() -> Result<()> {
     Ok(())
 }
 
-/// Returns a factor in the type of the sums.
+/// Returns a factor as `f16`, the type of the sums.
 fn bf16_like(value: f32) -> f16 {
     f16::from_f32(value)
 }
 
-/// Returns the errors of layers whose bias has another length.
+/// Returns the errors of layers whose bias has a wrong length.
 fn refused<T: Float>() -> Result<[String; 3]> {
     let bias = || Array::<T>::zeros(5).map(Some);
     let mut linear = Linear::<T>::new(3, 2)?;
@@ -389,7 +389,7 @@ fn refused<T: Float>() -> Result<[String; 3]> {
         convolution.forward(&images),
         transposed.forward(&images),
     ];
-    // Without the line.
+    // The line is removed from the text of each error.
     Ok(errors.map(|error| {
         let text = error.unwrap_err().to_string();
         text.split(" at ").next().unwrap_or_default().to_owned()

@@ -3,9 +3,8 @@
 use cachescope::Array;
 use half::{bf16, f16};
 
-/// Rust's `as`, extended to half-precision types. Conversions from halves go through `f32`, which
-/// represents halves exactly. Conversions to halves go through `f64`, which represents every half
-/// exactly.
+/// Rust's `as`, extended to half-precision types. Conversions from halves use `f32`, and
+/// conversions to halves use `f64`. Both types represent every half exactly.
 trait Primitive: Copy {
     type Wide: Copy;
     fn wide(self) -> Self::Wide;
@@ -136,8 +135,8 @@ fn every_conversion_is_rusts() {
 
 #[test]
 fn halves_are_rounded_once() {
-    // The number is just above the midpoint of two neighbours. Two roundings would give the
-    // midpoint, and then the even neighbour.
+    // Each number is next to the midpoint of two neighbours. Two roundings would give the midpoint,
+    // and then the even neighbour.
     let x = Array::from_slice(
         &[(0x101_i64 << 40) + 1, -(0x101 << 40) - 1, (0x103 << 40) - 1],
         3,

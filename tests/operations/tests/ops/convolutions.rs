@@ -12,13 +12,13 @@ use super::threads::same_bits;
 #[derive(Clone, Copy, Debug)]
 struct Case {
     input: [usize; 4],
-    /// The number of outputs of each group, and the kernel's rows and columns.
+    /// The number of output channels per group, and the kernel's rows and columns.
     kernel: [usize; 3],
     options: ConvOptions,
 }
 
 impl Case {
-    /// Returns the lengths of the result, if the kernel fits.
+    /// Returns the shape of the result, if the kernel fits.
     fn result(&self) -> Option<[usize; 4]> {
         let mut result = [self.input[0], self.kernel[0] * self.options.groups, 0, 0];
         for at in 0..2 {
@@ -88,8 +88,8 @@ fn values<T: Float>(shape: [usize; 4], seed: usize) -> Result<Array<T>> {
     Array::from_vec((0..count).map(|at| T::from_f64(value(at))).collect(), shape)
 }
 
-/// Returns the array with other strides. 0 is without gaps, and 1 is transposed. 2 is every second
-/// column of a longer array, in reverse order.
+/// Returns the array in the layout of this number. Layout 0 is contiguous, and layout 1 is
+/// transposed. Layout 2 has every second column of a longer array, in reverse order.
 fn strided<T: Float>(array: &Array<T>, strides: usize) -> Result<Array<T>> {
     match strides {
         0 => Ok(array.clone()),
@@ -108,7 +108,7 @@ fn strided<T: Float>(array: &Array<T>, strides: usize) -> Result<Array<T>> {
     }
 }
 
-/// Asserts that the values differ from the values of the loops at most by rounding errors.
+/// Asserts that the values differ from the loops' values at most by rounding errors.
 #[track_caller]
 fn close<T: Float>(name: &str, found: &Array<T>, expected: &[f64], terms: usize, case: &Case) {
     let most = 4.0 * T::epsilon().to_f64() * (terms as f64).sqrt().max(4.0) * 2.0;
@@ -212,7 +212,7 @@ proptest! {
     }
 }
 
-/// Returns a result and its gradients, long enough for several threads.
+/// Returns the result and the gradients of a convolution that several threads compute.
 fn long<T: Float>(input: [usize; 4], options: ConvOptions) -> Result<[Array<T>; 3]> {
     let case = Case {
         input,
@@ -305,8 +305,8 @@ fn transposed_convolutions_pass_gradients_back_like_convolutions() -> Result<()>
         };
         let x = values::<f64>([2, 4, 5, 6], 2)?;
         let result = layer.forward(&x)?;
-        // A transposed convolution is the adjoint of a convolution: the sum of its products with
-        // any array equals the sum of the products of the array's convolution with the input.
+        // A transposed convolution is the adjoint of a convolution. Therefore the inner products
+        // ⟨result, other⟩ and ⟨back, x⟩ are equal.
         let other = values::<f64>(result.shape().try_into().unwrap(), 3)?;
         let back = other.conv2d(&layer.weight, options)?;
         let back = back.slice(s![.., .., ..5, ..6])?;
@@ -348,7 +348,7 @@ fn long_rows_and_wide_kernels_are_computed_too() -> Result<()> {
     );
     let (_, gradient) = value_and_grad(&x, |x| x.conv2d(&kernel, options)?.sum())?;
     assert_eq!(gradient.sum()?.item()?, 3.0 * 3.0 * 4.0);
-    // The rows are far apart, so that many pieces do not fit into a block.
+    // The rows are so far apart that few pieces fit into a block.
     let options = ConvOptions {
         dilation: [2000, 1],
         ..ConvOptions::default()
@@ -362,7 +362,7 @@ fn long_rows_and_wide_kernels_are_computed_too() -> Result<()> {
     Ok(())
 }
 
-/// The stride of a broadcast operand is 0, so that one element is read for all of an axis.
+/// A broadcast operand has stride 0, so one element is read for a whole axis.
 #[test]
 fn broadcast_operands_are_read() -> Result<()> {
     let row = Array::from_vec((0..20).map(f64::from).collect(), [1, 1, 1, 20])?;

@@ -4,7 +4,7 @@ use cachescope::{AnyElement, Array, Element, select};
 use half::{bf16, f16};
 use num_traits::Float;
 
-/// Returns values of every kind, more than fit into a vector.
+/// Returns values of every kind, which need several vector registers.
 fn floats() -> Vec<f64> {
     let special = [
         0.0,

@@ -23,7 +23,7 @@ fn oracle<T: Element>(a: &Array<T>, b: &Array<T>) -> Vec<f64> {
         .collect()
 }
 
-/// Returns small whole numbers, which every type represents exactly.
+/// Returns a small whole number, which every type represents exactly.
 fn small<T: Element>(position: usize) -> T {
     T::from_f64((position % 4) as f64)
 }
@@ -42,8 +42,8 @@ const SIZES: [(usize, usize, usize); 15] = [
     (40, 1030, 1),
     (5, 1, 7),
     (20, 2, 30),
-    // Products of a few rows, whose dot products have lengths that are not multiples of a
-    // register's.
+    // In these products of few rows, the lengths of dot products are not multiples of a register's
+    // length.
     (3, 79, 41),
     (6, 130, 4),
     (17, 200, 90),
@@ -229,7 +229,7 @@ fn outer_products_take_every_pair() {
     assert_eq!(none.dot(&none).unwrap().item().unwrap(), 0);
 }
 
-/// Returns pseudorandom numbers that no sum represents exactly.
+/// Returns a pseudorandom number. Sums of these numbers are rounded.
 fn rough(position: usize) -> f32 {
     (position as f32 * 0.37).sin()
 }
@@ -241,8 +241,8 @@ fn products_have_the_same_bits_for_any_number_of_threads() {
         (300, 900, 40),
         (2000, 3000, 1),
         (1, 3000, 2000),
-        // Products in parts of rows and in parts of columns, and products that are too narrow for
-        // parts.
+        // Some of these products are computed in parts of rows or columns. Other products are too
+        // narrow for parts.
         (64, 1100, 65),
         (65, 1100, 64),
         (64, 1100, 64),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::strided::{Placement, contiguous, placement, shape};
 
-/// Returns values with ties, whose sums are exact.
+/// Returns a small whole number. The numbers have ties, and their sums are exact.
 fn small(position: usize) -> f32 {
     ((position * 7) % 13) as f32 - 6.0
 }
@@ -224,7 +224,7 @@ fn halves_accumulate_in_f32() {
     );
 }
 
-/// The NaN may be at any index, in a full block of lanes or in the rest.
+/// The test puts the NaN at each index, in full blocks of lanes and in the remainder.
 #[test]
 fn a_single_nan_is_found() {
     for length in [31, 64, 100, 200] {
@@ -302,7 +302,7 @@ fn axes_out_of_range_are_named() {
         ErrorKind::InvalidArgument
     );
     assert_eq!(scalar.max().unwrap().item().unwrap(), 0.0);
-    // There is nothing to reduce, and the result is empty.
+    // Along axis 0, the result is empty, so no lane is reduced.
     let empty = Array::<f32>::zeros([2, 0]).unwrap();
     assert!(empty.max_axis(0).unwrap().is_empty());
     assert_eq!(empty.sum_axis(1).unwrap().to_vec().unwrap(), [0.0, 0.0]);

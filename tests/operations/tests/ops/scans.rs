@@ -107,7 +107,7 @@ fn running_sums_of_a_million_tenths_stay_exact() {
 
 #[test]
 fn running_sums_of_any_length_are_exact() {
-    // Lengths around the sizes of the blocks and segments of a lane.
+    // The lengths are around the sizes of the blocks and segments of a lane.
     for length in [1, 7, 8, 9, 63, 64, 65, 255, 256, 257, 519, 1025] {
         let whole: Vec<f64> = (0..2 * length)
             .map(|at| (at * 7 % 13) as f64 - 5.0)

@@ -41,7 +41,7 @@ fn close(found: f64, expected: f64, tolerance: f64) -> bool {
         || (found.is_nan() && expected.is_nan())
 }
 
-/// Returns the values of `reduce` for the lines along `axis`, in row-major order of the other axes.
+/// Returns the values of `reduce` for the lanes along `axis`, in row-major order of the other axes.
 fn lines(array: &ArrayD<f64>, axis: usize, reduce: fn(&[f64]) -> f64) -> Vec<f64> {
     let lanes = array.lanes(Axis(axis));
     lanes

@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-/// Asserts that the results of `compute` are equal bit by bit. They are computed on one, two and
-/// three threads of a pool, and on a thread outside of pools.
+/// Asserts that `compute` returns equal bits in pools of one, two and three threads, and outside of
+/// pools.
 pub(crate) fn same_bits<T: Bits + Send>(compute: impl Fn() -> Vec<T> + Sync) {
     let bits = |values: Vec<T>| values.into_iter().map(Bits::bits).collect::<Vec<_>>();
     let on = |threads| {

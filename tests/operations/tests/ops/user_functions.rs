@@ -58,7 +58,7 @@ fn values() -> Vec<f32> {
     inner.chain(special).collect()
 }
 
-/// Returns the bits of the elements, by which NaN equals itself.
+/// Returns the bits of the elements, so that NaN equals itself.
 fn bits(array: &Array<f32>) -> Result<Vec<u32>> {
     Ok(array.to_vec()?.into_iter().map(f32::to_bits).collect())
 }
@@ -80,8 +80,8 @@ fn a_function_gives_the_bits_of_the_same_built_in_ones() -> Result<()> {
     Ok(())
 }
 
-/// Checks that each function `x.name(…)` equals the built-in function `name`, or the function that
-/// is named second.
+/// Checks that each function `x.name(…)` equals the built-in function `name`, or the second named
+/// function.
 macro_rules! same_as_built_in {
     ($x:ident: $name:ident($($more:literal),*)) => { same_as_built_in!($x: $name $name($($more),*)) };
     ($x:ident: $name:ident $of:ident($($more:literal),*)) => {{
@@ -122,7 +122,7 @@ macro_rules! known {
             Ok(())
         }
     };
-    (@row bits $x:ident $name:ident $arguments:tt) => {}; // Not for floats.
+    (@row bits $x:ident $name:ident $arguments:tt) => {}; // These rows are not for floats.
     (@row integer $x:ident $name:ident $arguments:tt) => {};
     (@row test $x:ident $name:ident $arguments:tt) => { same_test_as_built_in!($x: $name()) };
     (@row equality $($row:tt)+) => { known! { @row compare $($row)+ } };
@@ -445,7 +445,7 @@ elementwise! {
 fn functions_call_each_other_across_modules() -> Result<()> {
     let x = Array::from_slice(&[0.0f32, 1.0, 2.0], 3)?;
     assert_eq!(all_of_them(&x).eval()?.to_vec()?, [2.5, 8.5, 36.5]);
-    // The functions may be local to a function that has the same name as one of them.
+    // A function may have the name of the function that it calls.
     elementwise! {
         fn above(x: f32) -> f32 { elsewhere::above(x) * 2.0 }
     }

@@ -85,8 +85,7 @@ impl Book {
             };
         }
         read!(f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool c32 c64);
-        // The reader of this format does not support 16-bit floats, so they are stored as their
-        // bits.
+        // The reader of this format does not support 16-bit floats, so the files store their bits.
         let mut bits = |name: &str| -> Vec<u16> {
             let values = file.by_name(name);
             values

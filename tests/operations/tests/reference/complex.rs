@@ -1,4 +1,4 @@
-//! Operations on complex numbers, by name. A new operation is a new row.
+//! Operations on complex numbers, by name. Each new operation needs a row.
 
 use cachescope::{AnyElement, Array, Complex, Float, Number, complex};
 

@@ -1,5 +1,5 @@
-//! Factorizations, by name. A new factorization is a new row. Factors whose signs are arbitrary are
-//! multiplied again.
+//! Factorizations, by name. Each new factorization needs a row. If the signs of factors are
+//! arbitrary, the product of the factors is compared.
 
 use cachescope::linalg::{self, Factorizable, MatrixNorm};
 use cachescope::{Array, Result};

@@ -32,7 +32,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// An element type, with its unit in the last place of 1, its least and its greatest normal number.
+/// An element type, with the unit in the last place of 1, and the smallest and largest normal
+/// number.
 trait Narrow: Float + AnyElement<Total = Self, Average = Self> {
     const NAME: &'static str;
     const ULP: f64;
@@ -140,11 +141,11 @@ fn bound<T: Narrow>(line: &Line<'_>, place: usize) -> f64 {
     scale(match line.name {
         // The bound is twice the error of the tangent.
         "tan" => 10.0,
-        // Near the minimum of the function, the slope is a difference.
+        // Near the minimum of the function, the slope is a small difference of larger terms.
         "gelu" | "silu" if (-2.0..0.0).contains(&line.arguments[0]) => {
             8.0 / line.gradients[0].abs().min(1.0)
         }
-        // The exponent of a share has an error of half a unit.
+        // The argument of each exponential has an error of half a unit.
         "softmax" | "log_softmax" | "cross_entropy" | "logsumexp" => {
             let terms = line.weights.iter().filter(|weight| **weight != 0.0);
             let largest_term = terms
@@ -161,8 +162,9 @@ fn bound<T: Narrow>(line: &Line<'_>, place: usize) -> f64 {
     })
 }
 
-/// Returns the error of a gradient in units in the last place. Below the normal numbers, every
-/// number below them counts as exact. Above the largest number, infinity counts as exact.
+/// Returns the error of a gradient in units in the last place. If the exact gradient is subnormal,
+/// every subnormal number counts as exact. If the exact gradient is beyond the largest number,
+/// infinity counts as exact.
 fn error<T: Narrow>(found: T, exact: f64) -> f64 {
     let found = found.to_f64();
     if found == exact || (found.is_infinite() && exact.abs() >= T::MOST && found * exact > 0.0) {
@@ -269,7 +271,7 @@ fn gradients_are_exact_at_all_sizes() -> Result<()> {
     Ok(())
 }
 
-/// At the border of a window of −∞, the padding is not a largest element.
+/// Padding is not a largest element of a window, even if all elements of the window are −∞.
 #[test]
 fn padding_gets_no_gradient() -> Result<()> {
     use cachescope::grad::nn::{PoolOptions, max_pool2d};

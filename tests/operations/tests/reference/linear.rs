@@ -1,4 +1,4 @@
-//! Products, by name. A new product is a new row.
+//! Products, by name. Each new product needs a row.
 
 use cachescope::Numeric;
 use half::{bf16, f16};

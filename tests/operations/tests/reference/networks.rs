@@ -1,4 +1,5 @@
-//! Sums of products and building blocks of neural networks, by name. A new operation is a new row.
+//! Sums of products and building blocks of neural networks, by name. Each new operation needs a
+//! row.
 
 use cachescope::{Array, Float, Numeric, attention, einsum};
 use half::{bf16, f16};

@@ -8,12 +8,11 @@ use crate::reference::book::Book;
 use crate::reference::trial::Outcome;
 use crate::reference::{TABLES, assert_agreement};
 
-/// A byte of ones, which makes NaN in every float type, and −1 or the largest number in the integer
-/// types.
+/// A byte of bits 1: NaN in every float type, and −1 or the largest number in the integer types.
 const PATTERN: u8 = 0xff;
 /// The number of cases in one entry.
 const CASES: usize = 300;
-/// The number of entries: the plan is made after the first entry, and in the third entry Bump's
+/// The number of entries. The plan is made before the last entry, and in the last entry Bump's
 /// chunk has its final size.
 const ENTRIES: usize = 3;
 

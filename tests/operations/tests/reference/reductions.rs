@@ -1,4 +1,4 @@
-//! Reductions, by name. A new reduction is a new row.
+//! Reductions, by name. Each new reduction needs a row.
 
 use cachescope::{Element, Float};
 use half::{bf16, f16};
@@ -16,7 +16,7 @@ pub(crate) fn run(trial: &mut Trial<'_>) {
     }
 }
 
-/// The row of a reduction: of the whole array, or along an axis if the case names one.
+/// Runs a reduction along the axis of the case, or, without an axis, of the whole array.
 macro_rules! row {
     ($trial:ident, $x:ident, $whole:ident, $axis:ident) => {
         if $trial.op().ends_with("_axis") {

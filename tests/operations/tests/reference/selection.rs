@@ -1,4 +1,4 @@
-//! Masks, places, counts, order statistics, running products and operations on bits, by name.
+//! Masks, indices, counts, order statistics, running products and bitwise operations, by name.
 
 use cachescope::{Element, Float, Integer};
 use half::{bf16, f16};

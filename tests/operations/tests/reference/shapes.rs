@@ -1,4 +1,4 @@
-//! Views and copies, by name. A new operation is a new row.
+//! Views and copies, by name. Each new operation needs a row.
 
 use cachescope::ndarray::SliceInfoElem;
 use cachescope::{Element, Numeric, concat, stack};

@@ -5,16 +5,16 @@ use half::{bf16, f16};
 
 use crate::reference::book::Elements;
 
-/// An element type that the files hold.
+/// An element type of the files.
 pub(crate) trait Stored: AnyElement {
     /// The name of the type in the files.
     const IN_FILES: &'static str = Self::NAME;
 
     fn elements(all: &Elements) -> &[Self];
 
-    /// Returns the distance in units in the last place: The distance is 0 between two NaN or two
-    /// zeros. It is `u64::MAX` between NaN and a number, and between different values of an exact
-    /// type.
+    /// Returns the distance in units in the last place. Between two NaN, and between two zeros, the
+    /// distance is 0. Between NaN and a number, and between different values of an exact type, the
+    /// distance is `u64::MAX`.
     fn apart(self, other: Self) -> u64;
 
     /// Returns the absolute difference.

@@ -1,5 +1,5 @@
-//! Fourier transforms, by name. A new transform is a new row. In the files, complex numbers are two
-//! arrays of real and imaginary parts.
+//! Fourier transforms, by name. Each new transform needs a row. In the files, complex numbers are
+//! two arrays of real and imaginary parts.
 
 use cachescope::fft::{self, Spectrum};
 use cachescope::{Array, Complex, Result, complex};

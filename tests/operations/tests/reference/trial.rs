@@ -14,7 +14,8 @@ const SHOWN: usize = 25;
 pub(crate) struct Trial<'a> {
     book: &'a Book,
     case: &'a Case,
-    /// The difference that was found, if any; `None` until the operation is found in a table.
+    /// The verdict, in which an error describes a difference; `None` until a table has the
+    /// operation.
     verdict: Option<Result<(), String>>,
 }
 
@@ -150,11 +151,11 @@ impl Trial<'_> {
             || (self.case.slack > 0.0 && distance <= self.case.slack)
     }
 
-    /// Returns the tolerance that the device's functions need, in units in the last place, if it
-    /// exceeds the host's. The CUDA programming guide, "Mathematical functions", gives 2 for
+    /// Returns the tolerance of the device's functions, in units in the last place, or 0 if the
+    /// host's tolerance suffices. The CUDA programming guide, "Mathematical functions", gives 2 for
     /// `expf`, 4 for `erfcf` and 5 for `erfc`. An error of one unit in a factor changes the product
-    /// by up to two units, and every rounding adds up to one unit. (All other bounds equal or
-    /// exceed the guide's bound for one function.)
+    /// by up to two units. Every rounding adds up to one unit. (All other bounds equal or exceed
+    /// the guide's bound for one function.)
     fn ulps_of_device(&self, element: &str) -> u64 {
         if !Device::current().to_string().starts_with("cuda") {
             return 0;
@@ -164,7 +165,7 @@ impl Trial<'_> {
             ("sigmoid", "f32" | "f64") => 2 * 2 + 2,
             // Far below 0, the computation is the square of an exponential, and two products.
             ("silu", "f32" | "f64") => 2 * (2 + 2) + 2,
-            // The computation has three products with the rest of the argument.
+            // The computation has three further products.
             ("gelu", "f32") => 2 * 4 + 3,
             ("gelu", "f64") => 2 * 5 + 3,
             _ => 0,
@@ -216,8 +217,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the failures. The first failures of all pairs of operation and type precede the
-    /// second ones.
+    /// Returns the failures. The first failure of each pair of operation and type precedes all
+    /// further failures.
     pub(crate) fn shown(&self) -> String {
         let mut seen = BTreeSet::new();
         let kind = |line: &str| line.split(['[', '#']).next().unwrap_or_default().to_owned();

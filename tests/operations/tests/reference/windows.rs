@@ -1,4 +1,4 @@
-//! Operations that move, pad and window, by name. A new operation is a new row.
+//! Operations that move, pad and window, by name. Each new operation needs a row.
 
 use cachescope::{Array, ConvOptions, Float, INFER, Numeric, PadMode, meshgrid};
 use half::{bf16, f16};

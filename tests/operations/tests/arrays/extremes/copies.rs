@@ -1,4 +1,4 @@
-//! Copies by position, and transfers of arrays.
+//! Copies by index, and transfers of arrays.
 
 use cachescope::{Array, DeviceConfig, Result, concat, stack};
 use under_test::device_with;

@@ -42,7 +42,7 @@ fn counts_of_new_arrays() -> Result<()> {
     Ok(())
 }
 
-/// Under every policy, an impossible array size is refused before it is used.
+/// Under every policy, a request of an impossible size is refused.
 #[test]
 fn sizes_within_scopes() -> Result<()> {
     on_small_device(|| {
@@ -80,8 +80,8 @@ fn sizes_within_scopes() -> Result<()> {
     })
 }
 
-/// Compares ranges from every number to every other number, with every step, with ranges that are
-/// computed in wider integers.
+/// Compares ranges for every combination of extreme starts, stops and steps with ranges in wider
+/// integers.
 macro_rules! check_ranges {
     ($failures:ident, $($type:ident)+) => {
         $(

@@ -1,5 +1,5 @@
-//! Extreme lengths, steps, counts and numbers: every operation returns the shape that NumPy would
-//! return, or the error that the contract names, and computes without overflow.
+//! Extreme lengths, steps, counts and numbers. Every operation returns the shape that NumPy
+//! returns, or the error that the contract names. No computation overflows.
 //!
 //! The expected shapes are computed in integers of twice the width.
 
@@ -68,10 +68,11 @@ const NUMBERS: &[isize] = &[
 /// The expected outcome of an operation.
 #[derive(Debug)]
 enum Expected {
-    /// An array of this shape; `InvalidShape` if no array can have it; `OutOfMemory` if it does not
-    /// fit into the device.
+    /// An array of this shape. The outcome is `InvalidShape` if no array can have the shape, and
+    /// `OutOfMemory` if the device has too little memory.
     Shape(Vec<u128>),
-    /// A view of this shape, which takes no memory; `InvalidShape` if no array can have the shape.
+    /// A view of this shape, which uses no memory. The outcome is `InvalidShape` if no array can
+    /// have the shape.
     View(Vec<u128>),
     /// Any outcome except a panic.
     Anything,
@@ -83,7 +84,7 @@ use Expected::{Anything, Refused, Shape, View};
 const ARGUMENT: Expected = Refused(ErrorKind::InvalidArgument);
 const MISMATCH: Expected = Refused(ErrorKind::ShapeMismatch);
 
-/// Returns the shape in the wide integers of expected shapes.
+/// Returns the shape in `u128`, the type of expected shapes.
 fn wide(shape: &[usize]) -> Vec<u128> {
     shape.iter().map(|&length| length as u128).collect()
 }
@@ -222,7 +223,7 @@ fn arrays<T: Numeric>() -> Result<Vec<Array<T>>> {
     Ok(arrays)
 }
 
-/// Slices an axis with this step.
+/// Returns a slice of the array, with this step along `axis`.
 fn stepping<T: Element>(array: &Array<T>, axis: usize, step: isize) -> Result<Array<T>> {
     let mut parts = vec![SliceInfoElem::from(..); array.ndim()];
     parts[axis] = SliceInfoElem::Slice {

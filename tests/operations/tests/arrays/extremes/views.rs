@@ -66,7 +66,7 @@ fn views_of_axes() -> Result<()> {
     })
 }
 
-/// Returns the non-negative form of an index or a bound, if it is within the axis.
+/// Returns the non-negative form of an index or a bound, if the index is within the axis.
 fn counted(index: isize, length: usize) -> Option<i128> {
     let length = length as i128;
     let index = index as i128;
@@ -165,7 +165,7 @@ fn other_shapes() -> Result<()> {
     })
 }
 
-/// Views of one element may have more elements than any memory. Nothing is computed.
+/// Views of one element may have more elements than any memory. The test computes nothing.
 #[test]
 fn one_element_as_many() -> Result<()> {
     let mut failures = Failures::default();

@@ -159,7 +159,7 @@ fn block() -> Result<Block> {
     })
 }
 
-/// A list of the names and types of buffers.
+/// A visitor that collects the names and types of buffers.
 #[derive(Default)]
 struct Buffers {
     place: Vec<String>,
@@ -307,7 +307,7 @@ fn state_dicts_of_pytorch_are_loaded() -> Result<()> {
     assert_eq!(loaded.weight.to_vec()?, [2.0, 3.0]);
     loaded.forward(&Array::from_slice(&[1.0, 2.0, 3.0, 4.0], [2, 2])?)?;
     assert_eq!(like.statistics.batches().item()?, 0);
-    // Files that are refused.
+    // The files below are refused.
     let invalid = ErrorKind::InvalidArgument;
     let mut partial = old.clone();
     partial.remove(2);
@@ -351,7 +351,8 @@ fn statistics_of_narrow_types_are_wide() -> Result<()> {
         let expected = 60_000.0 * sign / expected.sqrt();
         assert!((y / expected - 1.0).abs() < 1e-2, "{y} {expected}");
     }
-    // A thousand small steps: if the means were rounded to bf16, they would stop at a half.
+    // The layer makes a thousand small steps. If the mean were rounded to bf16, it would stop at a
+    // half.
     let layer = BatchNorm::<bf16>::new(1)?;
     let layer = BatchNorm {
         momentum: 1e-3,

@@ -25,7 +25,7 @@ const ENDINGS: &[&str] = &[
     "safetensors",
 ];
 
-/// The path of a test's own folder, which is removed on drop.
+/// The path of a temporary folder, which is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -101,8 +101,7 @@ const NAMES: [&str; 8] = [
     "last.1",
 ];
 
-/// Returns a structure whose numbers start at `first`. Its arrays are not contiguous, unless they
-/// must be.
+/// Returns a structure whose numbers start at `first`. If possible, its arrays are not contiguous.
 fn network(first: f32) -> Result<Network> {
     let numbers =
         |count: usize| -> Result<Array<f32>> { Array::arange(first, first + count as f32, 1.0) };
@@ -124,7 +123,7 @@ fn network(first: f32) -> Result<Network> {
     })
 }
 
-/// A list of the names of arrays, and their elements.
+/// A visitor that collects the names and the elements of arrays.
 #[derive(Default)]
 struct Listed {
     place: Vec<String>,

@@ -47,7 +47,7 @@ fn steps<T: Float, O: Stateful>(own: &mut Mixed<T>, optimizer: &mut O) -> Result
     Ok(())
 }
 
-/// Trains and saves. Compares the loaded training with the training that was not interrupted.
+/// Saves a training. Compares the resumed training with the uninterrupted training.
 fn resumes<T: Float, O: Stateful>(make: fn() -> O, ending: &str) -> Result<()> {
     let scratch = Scratch::new("narrow-states");
     let path = scratch.path(&format!("state.{ending}"));
@@ -154,8 +154,7 @@ fn parameters_of_another_type_are_not_loaded() -> Result<()> {
     Ok(())
 }
 
-/// Clones and moves keep the exact elements. The elements that a program wrote are exact
-/// themselves.
+/// Clones and moves keep the exact elements. A write replaces them by the written elements.
 #[test]
 fn writes_replace_exact_states() -> Result<()> {
     let (mut own, mut optimizer) = (mixed::<f16>(1.0)?, Adam::new(1e-3));

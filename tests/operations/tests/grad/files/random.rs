@@ -79,8 +79,7 @@ fn steps<O: Stateful>(parts: &mut Vec<Part>, optimizer: &mut O) -> Result<()> {
     Ok(())
 }
 
-/// Saves a training in the middle. Compares the second half of the training with the loaded
-/// training.
+/// Saves a training halfway. Compares the rest of the training with the loaded training.
 fn survives<O: Stateful>(
     shapes: &[Shapes],
     make: fn() -> O,

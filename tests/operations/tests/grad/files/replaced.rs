@@ -1,4 +1,4 @@
-//! Files that are replaced: their permissions, and links to them.
+//! Replaced files: their permissions, and the links to them.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -31,7 +31,7 @@ fn permissions_stay() -> Result<()> {
     Ok(())
 }
 
-/// Others can never read a private file, neither while it is written nor after a failure.
+/// While a private file is written, other users cannot read the temporary file.
 #[test]
 fn a_draft_of_a_private_file_is_private() -> Result<()> {
     struct Spying(PathBuf, Array<f32>);
@@ -68,7 +68,7 @@ fn links_stay_and_their_targets_are_replaced() -> Result<()> {
         fs::create_dir(&other).unwrap();
         let target = folder.join(format!("model.{ending}"));
         let [first, second] = ["first", "second"].map(|own| other.join(format!("{own}.{ending}")));
-        // There is a link that is relative to its folder, and a link to a link.
+        // The first link is relative to its folder, and the second link is a link to the first.
         symlink(format!("../data/model.{ending}"), &first).unwrap();
         symlink(&first, &second).unwrap();
         // At first, the link's target does not exist.

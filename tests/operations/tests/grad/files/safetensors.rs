@@ -316,7 +316,7 @@ fn arrays_are_read_by_name_and_cast() -> Result<()> {
     Ok(())
 }
 
-/// A name occurs twice, in equal entries and with an escaped letter too.
+/// A name occurs twice, in equal or different entries, or with an escaped letter.
 #[test]
 fn names_that_occur_twice_are_refused() {
     #[derive(Debug, Parameters)]
