@@ -39,9 +39,7 @@ pub(crate) struct HostBackend {
 enum Mode {
     AtOnce,
     Delayed(DelayedStreams),
-    Meta {
-        assumed_count: Option<usize>,
-    },
+    Meta { assumed_count: Option<usize> },
 }
 
 impl HostBackend {
