@@ -134,6 +134,7 @@ impl<T: AnyElement> Expr for Scalar<T> {
     }
 }
 
+/// Applies `F` to one expression.
 #[inline(always)]
 pub fn unary<F, A>(a: Lazy<A>) -> Lazy<Apply<F, (A,)>>
 where
@@ -145,6 +146,7 @@ where
     }
 }
 
+/// Applies `F` to two expressions.
 #[inline(always)]
 pub fn binary<F, A, B>(a: Lazy<A>, b: Lazy<B>) -> Lazy<Apply<F, (A, B)>>
 where
@@ -157,6 +159,7 @@ where
     }
 }
 
+/// Applies `F` to three expressions.
 #[inline(always)]
 pub fn ternary<F, A, B, C>(a: Lazy<A>, b: Lazy<B>, c: Lazy<C>) -> Lazy<Apply<F, (A, B, C)>>
 where
@@ -170,6 +173,7 @@ where
     }
 }
 
+/// Applies `F` to four expressions.
 #[inline(always)]
 pub fn quaternary<F, A, B, C, D>(
     a: Lazy<A>,

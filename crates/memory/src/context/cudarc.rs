@@ -119,6 +119,7 @@ impl Stream {
     }
 }
 
+/// Returns a stream of the device as a cudarc stream.
 #[track_caller]
 pub fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStream>> {
     let context = device.cuda_context()?;
