@@ -7,7 +7,7 @@ use super::geometry::Geometry;
 use super::{geometry_of, multiplied, padded, ranges};
 use crate::array::{AnyArray, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{RuledOperation, SavedArray};
+use crate::ops::derivatives::{RuledOperation, SavedArray, zeros_on};
 use crate::ops::host;
 
 /// One of the three arrays of a convolution. Each array, or its gradient, is computed as sums of
@@ -142,19 +142,33 @@ fn of_kernel_by_products(
             let own = gradient.slice(s![images.clone(), .., rows, ..].as_ref())?;
             let own = own.permute(&[1, 0, 2, 3])?;
             let own = own.reshape(&[groups, outputs, columns.dims()[2]].into())?;
-            let product = own.matmul(&covered.reshape(&columns)?.swap_axes(1, 2)?)?;
-            // Half precision is too low for sums of many blocks.
-            let product = product.converted(dtype.computed_in())?;
-            match &mut sum {
-                Some(sum) => sum.assign(&(sum.lazy() + product.lazy()))?,
-                None => sum = Some(product),
-            }
+            let columns = covered.reshape(&columns)?.swap_axes(1, 2)?;
+            sum = Some(added(sum, &own, &columns)?);
         }
     }
     let shape = geometry.kernel();
     match sum {
         Some(sum) => sum.reshape(&shape)?.converted(dtype),
         None => input.zeros(&shape),
+    }
+}
+
+/// Returns `sum` plus the product of two factors. The sum of products is in the accumulation type,
+/// so that products of narrow floats are not rounded before they are added.
+#[track_caller]
+fn added(sum: Option<AnyArray>, left: &AnyArray, right: &AnyArray) -> Result<AnyArray> {
+    let wide = left.dtype.computed_in();
+    match sum {
+        Some(sum) if wide != left.dtype => left.matmul_plus(right, &sum),
+        Some(mut sum) => {
+            sum.assign(&(sum.lazy() + left.matmul(right)?.lazy()))?;
+            Ok(sum)
+        }
+        None if wide != left.dtype => {
+            let zero = zeros_on(left.device(), &Shape::SCALAR, wide)?;
+            left.matmul_plus(right, &zero)
+        }
+        None => left.matmul(right),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use cachescope::grad::optim::Sgd;
 use cachescope::grad::{checkpoint, hvp, value_and_grad, value_and_step};
-use cachescope::{Array, Float, Result};
+use cachescope::{Array, ConvOptions, Float, Result};
 use half::{bf16, f16};
 use ndarray::s;
 
@@ -213,4 +213,34 @@ fn parts_stay_narrow<T: Float>() {
 #[test]
 fn parts_of_a_value() {
     narrow!(parts_stay_narrow);
+}
+
+/// A convolution's columns are multiplied in blocks of about 1 MiB, here 29 images. The numbers of
+/// images are chosen so that the sum would differ if each block's product was rounded.
+#[test]
+fn kernel_gradients_are_rounded_once_for_all_blocks() -> Result<()> {
+    fn check<T: Float>(images: usize, factor: f64) -> Result<()> {
+        let x = Array::<T>::ones([images, 1, 68, 68])?;
+        let kernel = Array::<T>::ones([1, 1, 2, 2])?;
+        let factor_array = Array::full([], number::<T>(factor))?;
+        let (_, gradient) = value_and_grad(&kernel, |kernel| {
+            let sums = x.conv2d(kernel, ConvOptions::default())?;
+            total(&(sums * &factor_array).eval()?)
+        })?;
+        let expected = number::<T>((images * 67 * 67) as f64 * factor);
+        assert_eq!(
+            gradient.to_vec()?,
+            [expected; 4],
+            "{images} images of {}",
+            T::NAME
+        );
+        Ok(())
+    }
+    for images in [60, 66, 76, 86] {
+        check::<bf16>(images, 1.0)?;
+    }
+    for images in [72, 83, 102, 113] {
+        check::<f16>(images, 1.0 / 1024.0)?;
+    }
+    Ok(())
 }
