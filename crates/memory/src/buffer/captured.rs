@@ -3,7 +3,8 @@
 //! A graph names memory by address only, so the graph must pin the memory. A block is pinned
 //! without a counted handle, so that later writes to its arrays do not copy. For a suballocation of
 //! a planned slab, the graph holds the whole slab. Otherwise, an entry on another thread or stream
-//! could write to the suballocation. If the scope is entered again, it gets a second slab.
+//! could write to the suballocation. While the graph holds the slab, another entry of the scope
+//! gets a second slab.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -109,7 +110,7 @@ fn slab_is_gone() -> Error {
 }
 
 impl Buffer {
-    /// Tracks an operation's use of this memory, if this thread captures a graph.
+    /// If this thread captures a graph, tracks an operation's use of this memory.
     #[doc(hidden)]
     pub fn track_use(&self, used: Use) {
         if self.size_bytes() == 0 || !self.device().backend().is_capturing() {

@@ -39,8 +39,8 @@ use self::value_id::ValueId;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub struct Buffer {
-    // This field is declared first, so that it drops first. Its line must leave the table before
-    // the block can have another holder.
+    // This field is declared first, so that it drops first. Its drop removes this handle's entry
+    // from the table of shared blocks. The entry must be gone before the block can be reused.
     shared_at: SharedAt,
     block: BlockHandle,
     /// The identity of the values on a tape, if a tape tracks them.
@@ -343,8 +343,8 @@ impl Buffer {
         self.value_id
     }
 
-    /// Removes the value's identity before a write, if the value is a constant. The tape can
-    /// recompute only the values before the write.
+    /// If the value is a constant, removes its identity before a write. Otherwise, the tape would
+    /// recompute the values from before the write.
     #[inline]
     #[doc(hidden)]
     pub fn forget_constant(&mut self) {

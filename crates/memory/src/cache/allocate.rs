@@ -179,8 +179,8 @@ impl Caches {
         }
     }
 
-    /// Returns true if the shard's cache may own another `bytes` bytes. If the release of this
-    /// shard's idle blocks makes this possible, releases these blocks.
+    /// Returns true if the shard's cache may own another `bytes` bytes. If `max_bytes` allows this
+    /// only without the shard's idle blocks, releases these blocks.
     pub(super) fn has_room(&self, shard: &Shard, bytes: u64) -> bool {
         let settings = shard.settings.as_ref();
         let max_bytes = settings.map_or(u64::MAX, |settings| settings.max_bytes());
@@ -217,7 +217,7 @@ impl Caches {
         Ok(size.filter(|_| bytes > 0))
     }
 
-    /// Serves a request of 0 bytes with a header without a block.
+    /// Serves a request of 0 bytes with a header that has no block.
     #[cold]
     fn allocate_nothing(&self) -> Result<BlockHandle> {
         self.with_uncached(|guard| guard.hand_out_empty())

@@ -8,8 +8,9 @@ use crate::error::Result;
 use crate::memory::{self, Block};
 
 impl Caches {
-    /// Serves a request from a new arena of `bytes` bytes. If this arena would need a reclaim, a
-    /// block of the request's own size becomes the arena. This size must be at least `min_bytes`.
+    /// Serves a request from a new arena of `bytes` bytes. If the arena would need a reclaim or
+    /// exceed `max_bytes`, the arena is only as long as the request. The request must then have at
+    /// least `min_bytes` bytes.
     pub(super) fn refill_from_arena(
         &self,
         shard: &Shard,

@@ -2,8 +2,8 @@
 //!
 //! A suballocation has its own header with the class [`SUBALLOCATION`], which is above all size
 //! classes. If a suballocation drops, it goes to the free list of this class. So all drops share
-//! one path without a further branch. In the free list of its size, a suballocation could serve any
-//! request. The arena could then not detect that all its suballocations are free.
+//! one path without a further branch. In the free list of its own size, a suballocation could serve
+//! any request of this size. The arena could then not detect that all its suballocations are free.
 
 use crate::device::DevicePtr;
 use crate::memory::header::{Header, List};
@@ -80,7 +80,7 @@ pub(super) struct DetachedArenas(Vec<Detached>);
 ///
 /// Invariant: `live` is the number of live suballocations of the arenas, and is at least 1.
 struct Detached {
-    /// The epoch in which the suballocations became live.
+    /// The epoch in which the suballocations became live, and in which the arenas were detached.
     epoch: u64,
     live: usize,
     live_bytes: u64,
@@ -106,8 +106,8 @@ impl DetachedArenas {
         }
     }
 
-    /// Frees a suballocation of `epoch`. Returns the arenas of the epoch if no suballocation is
-    /// live any more.
+    /// Frees a suballocation of `epoch`. If no suballocation of `epoch` is live any more, returns
+    /// the arenas of `epoch`.
     pub(super) fn free(&mut self, epoch: u64, bytes: u64) -> List {
         let position = self.0.iter().position(|detached| detached.epoch == epoch);
         let Some(index) = position else {

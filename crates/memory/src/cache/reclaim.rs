@@ -68,7 +68,7 @@ impl Reclaim for Caches {
 
 impl Caches {
     /// Requests idle blocks from the threads inside the shards `entered`, until about `need_bytes`
-    /// are requested. `shards` has all shards of the device. Returns the bytes that were freed
+    /// are requested. `shards` contains all shards of the device. Returns the bytes that were freed
     /// immediately, from shards without a thread inside.
     fn request_idle(&self, entered: &[&Arc<Shard>], shards: &[Arc<Shard>], need_bytes: u64) -> u64 {
         let mut requested_bytes = 0;

@@ -11,7 +11,7 @@ use super::request::Request;
 use crate::device::StreamId;
 use crate::sync::plain::{AtomicBool, AtomicU64, Ordering};
 
-/// The bit in the epoch of a block that marks its free for the record.
+/// The bit of a block's epoch that is set if the record of the entry includes the block.
 pub(super) const RECORDED: u64 = 1 << 62;
 
 /// The maximum number of recorded allocations of an entry. An allocation needs 220 bytes in the
@@ -163,7 +163,7 @@ impl Recording {
         Some(number)
     }
 
-    /// Marks the allocation `number` as a copy-on-write copy, if `epoch` belongs to this entry.
+    /// If `epoch` belongs to this entry, marks the allocation `number` as a copy-on-write copy.
     /// `shared_at` is the call site that created the handle which forced the copy.
     pub(super) fn copied_on_write(
         &mut self,
@@ -218,8 +218,8 @@ impl Recording {
 pub(super) struct FinishedRecord {
     pub(super) number: u64,
     records: Vec<AllocationRecord>,
-    /// For each allocation, true if its block is live. For requests before the record began, the
-    /// value is false, because their drops are not recorded.
+    /// For each allocation, true if its block is live. For allocations from before the record
+    /// began, the value is false, because their drops are not recorded.
     is_live: Vec<AtomicBool>,
     /// The epochs in which the blocks of the entry were handed out.
     epochs: Range<u64>,

@@ -32,8 +32,8 @@ impl Caches {
         loop {
             let cache = self.named(name);
             cache.settings.apply(options);
-            // `None` means that the thread is inside a shard of this cache that is about to be
-            // closed. The name then already refers to another cache.
+            // `None` means that the cache was removed, and that this thread's shard is about to be
+            // closed. Then `name` already refers to another cache.
             let Some(shard) = self.enter_named(&cache) else {
                 continue;
             };
@@ -319,7 +319,8 @@ impl Caches {
         self.memory.drain_pending(WaitMode::Poll);
     }
 
-    /// Evicts by time, if a sweep is due. The caller must not hold a lock or a borrow of a shard.
+    /// If a sweep is due, evicts the blocks that were unused for `max_idle`. The caller must not
+    /// hold a lock or a borrow of a shard.
     pub(super) fn sweep_by_time(&self) {
         if !self.sweep_timer.take_due() {
             return;

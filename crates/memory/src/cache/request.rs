@@ -8,8 +8,8 @@ use crate::pool::Rounding;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) requested_bytes: u64,
-    /// The size after the pool's rounding. A freed block is then in the class that later requests
-    /// search.
+    /// The size after the pool's rounding. Because of the rounding, a freed block is in the class
+    /// that later requests of this size search.
     pub(super) rounded_bytes: u64,
 }
 
@@ -23,7 +23,7 @@ impl Size {
     }
 }
 
-/// A request that was not a hit.
+/// A request that the fast path did not serve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) size: Size,

@@ -27,13 +27,14 @@ pub struct CacheConfig {
     /// Requests above the maximum bypass the cache.
     pub max_bytes: Option<u64>,
     /// The age limit of idle blocks in outermost entries of a thread; 64 by default. A block that
-    /// this number of entries did not use returns to the pool. So blocks that only the first entry
-    /// needed are not kept forever. If the limit is `None`, blocks do not age, but may be evicted
-    /// for blocks of other sizes. The check runs once per this number of entries.
+    /// this many successive entries did not use returns to the pool. So blocks that only the first
+    /// entry needed do not stay cached forever. If the limit is `None`, blocks do not age, but may
+    /// be evicted for blocks of other sizes. The age of blocks is checked once per `keep_entries`
+    /// entries.
     pub keep_entries: Option<u64>,
     /// The age limit of idle blocks in time; unbounded by default. A block that was unused for this
     /// time returns to the pool. There is no background thread. Exits, misses of any thread,
-    /// statistics and trims check the time, at most eight times per period.
+    /// statistics and trims check the time, at most eight times per `max_idle`.
     pub max_idle: Option<Duration>,
     /// True to record the allocations of each entry, for
     /// [`cache_record`](crate::Device::cache_record). Each recorded request takes the slow path. At
@@ -85,7 +86,8 @@ impl EntryOptions {
 pub(crate) struct CacheSettings {
     pub(crate) name: Box<str>,
     config: Mutex<CacheConfig>,
-    /// The version of the settings, which advances with each change. It is never 0.
+    /// The version of the settings, which advances with each change. It is never 0, the initial
+    /// version of a shard's allocator.
     version: AtomicU64,
     /// The `max_bytes` of `config`, or `u64::MAX` if unbounded. Every miss reads this copy.
     max_bytes: AtomicU64,

@@ -155,16 +155,15 @@ pub(crate) struct Counters {
     pub(crate) window_peak_bytes: Counter,
     /// The `live_bytes` that were last published to the device's totals.
     pub(crate) published_bytes: Counter,
-    /// Idle suballocations at the last call of `count_arenas`. `arenas` has the arenas at this
-    /// call.
+    /// The number of idle suballocations at the last call of `count_arenas`. `arenas` is the number
+    /// of arenas at this call.
     pub(crate) idle_suballocations: Counter,
     pub(crate) arenas: Counter,
     /// The unused bytes of detached arenas at the last call of `count_arenas`.
     pub(crate) detached_bytes: Counter,
     pub(crate) unrecorded: Counter,
     pub(crate) copies_on_write: Counter,
-    /// The remaining idle bytes after the holder last released its idle blocks for a waiting
-    /// thread.
+    /// The idle bytes that remained when the holder last released idle blocks for a waiting thread.
     left_bytes: Counter,
     /// The number of entries at the release that set `left_bytes`.
     left_entries: Counter,

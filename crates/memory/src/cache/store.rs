@@ -95,8 +95,8 @@ impl Store {
         (&mut self.free_lists[SUBALLOCATION], recording)
     }
 
-    /// Removes and returns the shortest block that fits and wastes at most 1/8. Among blocks of
-    /// equal length, selects the most recently freed block.
+    /// Removes and returns the shortest block that fits and wastes at most 1/8 of `size`. Among
+    /// blocks of equal length, selects the most recently freed block.
     pub(super) fn pop_tightest(&mut self, size: Size, stream: StreamId) -> Option<Box<Header>> {
         let waste_bytes = size.rounded_bytes / 8;
         let waste = |header: &Header| {
@@ -174,7 +174,7 @@ impl Store {
         !(self.deferred.is_empty() && self.pending.is_empty())
     }
 
-    /// Moves deferred and pending blocks to their free lists, if other streams no longer use them.
+    /// Moves the deferred and pending blocks that other streams no longer use to their free lists.
     pub(super) fn reclaim_pending(&mut self, counters: &Counters, streams: Streams<'_>) {
         let backend = streams.backend;
         let mut events_of = StreamEvents::new(backend);
@@ -221,7 +221,7 @@ impl Store {
         self.recording = Some(Recording::new(self.exit_epoch, most, known));
     }
 
-    /// Begins a record of the whole entry, if the settings request a record.
+    /// If the settings request a record, begins a record of the whole entry.
     pub(super) fn record_as_set(&mut self) {
         if self.records {
             self.record(MAX_RECORDED, Vec::new());

@@ -34,7 +34,7 @@ impl SweepTimer {
             .fetch_min(next.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Claims the sweep, if it is due. Returns true to only one thread.
+    /// If a sweep is due, claims it. Returns true to only one thread.
     pub(super) fn take_due(&self) -> bool {
         let next_ns = self.next_ns.load(Ordering::Relaxed);
         next_ns != NEVER

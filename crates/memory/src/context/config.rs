@@ -40,7 +40,8 @@ pub struct DeviceConfig {
     pub pool: PoolKind,
     /// The limit on bytes reserved from the device; none by default. The limit excludes allocations
     /// of CUDA and its libraries: the context, kernels, and the workspace of cuBLAS. Each stream
-    /// that multiplies matrices has a workspace: 32 MiB since Hopper, 4 MiB before.
+    /// that multiplies matrices has a workspace: 32 MiB on Hopper and later GPUs, 4 MiB on earlier
+    /// GPUs.
     pub memory_limit: Option<u64>,
     /// True to make segments grow in place (the default). Addresses are reserved in advance. Pages
     /// of 2 MiB are committed as needed, and [`trim`](Device::trim) decommits them. The option
@@ -249,7 +250,8 @@ impl Device {
                 format!("{pool_source}{pool}: the driver's own pool exists on CUDA devices only"),
             ));
         }
-        // A meta device is not recorded, because the file is for the program's real memory.
+        // A meta device is not recorded, because the file of `CACHESCOPE_PROFILE` is for the
+        // program's real memory.
         let profile = profile()?.filter(|_| !backend.is_meta());
         let memory = MemoryConfig {
             pool: config.pool,

@@ -291,7 +291,7 @@ impl Device {
         self.caches.memory_stats()
     }
 
-    /// Returns whether reserved bytes have a limit.
+    /// Returns whether the device has a limit on reserved bytes.
     #[doc(hidden)]
     pub fn has_memory_limit(&self) -> bool {
         self.caches.memory().limit().is_some()
@@ -395,8 +395,8 @@ impl Device {
         current_stream(&self.caches)
     }
 
-    /// Waits until all work submitted to the device on any stream is done. For exchanges of groups,
-    /// waits only for exchanges that this thread began.
+    /// Waits until all work submitted to the device on any stream is done. Waits for a collective
+    /// call only if this thread began it.
     ///
     /// # Examples
     ///

@@ -96,7 +96,7 @@ impl Device {
     ///
     /// An event takes no lock and allocates no memory, with three exceptions. The first event of a
     /// thread allocates the thread's ring. The first event of a scope or backtrace stores the scope
-    /// or backtrace. The times of operations on a CUDA device are read later.
+    /// or backtrace. An operation on a CUDA device takes a lock, because its times are read later.
     ///
     /// On a CUDA device, this call waits for an event on a new stream. The device's times are
     /// measured from this event.

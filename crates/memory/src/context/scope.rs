@@ -193,11 +193,11 @@ pub fn growth(name: &str) -> Option<Growth> {
 /// The options of `cache_scope!`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScopeOptions<'a> {
-    /// `policy = …`
+    /// The new policy of the cache, from `policy = …`.
     pub policy: Option<Policy>,
-    /// `max_bytes = …`
+    /// The new limit of the cache, from `max_bytes = …`.
     pub max_bytes: Option<u64>,
-    /// `device = …`
+    /// The device of the cache, from `device = …`; `None` for the current device.
     pub device: Option<&'a Device>,
 }
 

@@ -111,7 +111,7 @@ impl<'a> Begun<'a> {
     }
 
     /// Records the end of the operation without a wait. The device's own time is recorded later,
-    /// after the device has executed the two marks.
+    /// after the device has executed the marks at the operation's beginning and end.
     #[cold]
     fn end(&self) {
         let recorder = self.device.caches().memory().recorder();

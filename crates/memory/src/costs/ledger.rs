@@ -2,7 +2,7 @@
 
 use super::table::{DriverCall, DriverCosts};
 
-/// The maximum number of notes. If the maximum is reached, every other note is removed.
+/// The maximum length of `notes`. If the maximum is reached, every other note is removed.
 const MOST_NOTES: usize = 4096;
 
 /// The number of driver calls of each kind, and their total time.
@@ -171,8 +171,8 @@ impl DriverLedger {
         self.nanos / 1e3
     }
 
-    /// Returns the calls and microseconds in the second half of the events. The error is at most
-    /// 1/2000 of the events.
+    /// Returns the calls and microseconds in the second half of the events. The beginning of this
+    /// half is exact to 1/2000 of the events.
     ///
     /// # Examples
     ///
@@ -220,8 +220,8 @@ mod tests {
         assert_eq!(ledger.calls_of(DriverCall::MemUnmap), 0);
         let (calls, microseconds) = ledger.second_half();
         assert_eq!(calls, 2);
-        // The second half is exact for few events. For many events, the error is at most 1/2000 of
-        // the events.
+        // For few events, the second half is exact. For many events, its beginning is exact to
+        // 1/2000 of the events.
         for (count, tolerance) in [(1, 0), (2, 0), (7, 0), (1999, 0), (100_000, 50)] {
             let mut ledger = DriverLedger::new(&costs);
             for _ in 0..count {

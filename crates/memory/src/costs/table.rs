@@ -93,7 +93,7 @@ impl CostLine {
     }
 }
 
-/// A table of costs.
+/// The costs of a driver's memory calls on one kind of GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DriverCosts {
     name: &'static str,
@@ -213,7 +213,7 @@ impl DriverCosts {
         self.name
     }
 
-    /// Returns the memory of the device, in bytes.
+    /// Returns the memory of the GPU that the table describes, in bytes.
     ///
     /// # Examples
     ///

@@ -74,7 +74,7 @@ impl DevicePtr {
 /// The identity of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceId {
-    /// The embedded reference device.
+    /// The host, which is the reference device.
     Host,
     /// A CUDA device by its ordinal.
     Cuda(usize),

@@ -11,7 +11,8 @@ pub enum PageCost {
     /// Slightly above the cost of a page's first use. Pages may be committed and decommitted one by
     /// one.
     Low,
-    /// The cost of many allocations. Growth should use few calls, and pages should rarely move.
+    /// The cost of many allocations. Growth should use few calls, and memory should rarely move
+    /// between ranges.
     High,
 }
 

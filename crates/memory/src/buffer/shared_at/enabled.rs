@@ -76,7 +76,7 @@ impl SharedAt {
         views.count() < holders
     }
 
-    /// Returns the call site of the last handle on the block at address `block`. Ignores this
+    /// Returns the call site of the newest handle on the block at address `block`. Ignores this
     /// handle and the handles in `except`. If only the first handle remains, returns the call site
     /// of this handle.
     pub(in crate::buffer) fn other<'a>(

@@ -1,7 +1,7 @@
 //! The call sites that created the handles of shared memory. They explain why a write had to copy.
 //!
-//! Two modules have one interface. Builds with debug assertions store the call sites, and other
-//! builds store nothing.
+//! The modules `enabled` and `disabled` have one interface. Builds with debug assertions store the
+//! call sites, and other builds store nothing.
 
 #[cfg(not(debug_assertions))]
 mod disabled;

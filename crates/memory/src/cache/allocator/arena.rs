@@ -69,8 +69,8 @@ impl Allocator<'_> {
         }
     }
 
-    /// Hands out a whole slab. The slab is detached first, so that it serves no further request.
-    /// Its live suballocations stay valid.
+    /// Hands out the slab that contains `address` as one block. The slab is detached first, so that
+    /// it serves no further request. Its live suballocations stay valid.
     pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<HandedOut> {
         let AllocatorState {
             store, policies, ..

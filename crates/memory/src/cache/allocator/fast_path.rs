@@ -1,15 +1,16 @@
-//! The switches of a shard's fast path. While the switches are open, requests and frees need no
-//! other check.
+//! The state that opens and closes a shard's fast paths of requests and frees. While a path is
+//! open, it needs no other check.
 //!
-//! The holder of the shard opens the switches. A thread that needs memory closes them from outside.
-//! The holder then takes the slow path once, which reads the signals. If the holder opens the
-//! switches at the same moment, the close is lost. So a waiting thread repeats the close at each of
-//! its checks. The switches affect only the time of the holder's reaction. They publish no other
-//! memory.
+//! The holder of the shard opens the paths. A thread that needs memory closes them from outside.
+//! The holder then takes the slow path once, which reads the signals. If the holder opens the paths
+//! concurrently, the close is lost. So a waiting thread repeats the close at each of its checks. A
+//! path's state affects only the time of the holder's reaction. It publishes no other memory, so
+//! relaxed ordering suffices.
 //!
-//! One comparison decides a hit. It compares a policy's discriminant with the discriminant of the
-//! policy that serves hits, or with [`CLOSED`]. The states of all policies are stored side by side.
-//! With an enum of the states, a hit under Bump or Plan would need a second comparison.
+//! One comparison decides whether a request can be a hit under a policy. It compares the policy's
+//! discriminant with the field `policy`, which is [`CLOSED`] while the path is closed. The states
+//! of all policies are stored side by side. With an enum of the states, a hit under Bump or Plan
+//! would need a second comparison.
 
 use super::AllocatorState;
 use crate::cache::policy::Policy;
@@ -29,7 +30,7 @@ pub(in crate::cache) struct FastPath {
 }
 
 impl FastPath {
-    /// Creates the switches of an allocator. A switch is open if the allocator allows it.
+    /// Creates the fast path of an allocator. Opens the paths that the allocator allows.
     pub(in crate::cache) fn of(allocator: &mut AllocatorState) -> Self {
         let new = Self {
             policy: AtomicU8::new(CLOSED),

@@ -39,7 +39,7 @@ impl Allocator<'_> {
 
     /// Removes and returns the idle block with which `policy` serves a request. Rounds the size to
     /// 512 B, because an exact fit is valid under every pool. If a pool rounds further, `refill`
-    /// finds the remaining blocks.
+    /// finds its longer blocks.
     #[inline(always)]
     pub(super) fn pop(
         &mut self,

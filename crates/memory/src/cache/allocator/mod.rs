@@ -58,7 +58,7 @@ pub(super) struct AllocatorState {
     /// The number of requests that the shard had served when the last entry ended.
     counted_requests: u64,
     aging: Aging,
-    /// The epoch from which an exit may have blocks to release.
+    /// The first epoch in which an exit may have blocks to release.
     due_epoch: u64,
     /// The peak of allocated bytes, by full block lengths. It is measured at misses.
     peak_out_bytes: u64,

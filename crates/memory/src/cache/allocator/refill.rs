@@ -1,4 +1,4 @@
-//! Requests that are not hits. The policy or the memory of the pool serves them.
+//! The slow path of requests. The policy or the pool serves them.
 
 use super::{Allocator, AllocatorState, EMPTY_EPOCH, UNCACHED_EPOCH};
 use crate::cache::arena::SUBALLOCATION;
@@ -65,7 +65,7 @@ impl Allocator<'_> {
         Header::new(Block::EMPTY, 0, self.store.home()).hand_out(0, EMPTY_EPOCH)
     }
 
-    /// Hands out the block of a request that missed. If the entry is recorded, records the
+    /// Hands out the block of a request on the slow path. If the entry is recorded, records the
     /// allocation.
     pub(super) fn hand_out(&mut self, mut header: Box<Header>, request: &Request) -> HandedOut {
         let mut epoch = self.store.epoch;

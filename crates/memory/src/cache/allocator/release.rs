@@ -40,10 +40,10 @@ impl Allocator<'_> {
     /// peak. So an entry that repeats finds a block for each of its requests. An entry that varies
     /// gets its memory from blocks that it does not need.
     ///
-    /// The memory reports the cost of an exchange. If the memory keeps no idle blocks, an exchange
-    /// needs two driver calls. The cache may then own twice the peak before it evicts a block. If
-    /// an exchange costs less than growth, each miss evicts the unused blocks. Early coalescing
-    /// leaves no gaps that would force growth.
+    /// An exchange returns an idle block to the pool and takes another block. `exchange` is its
+    /// cost. If the pool keeps no idle blocks, an exchange needs two driver calls. The cache may
+    /// then own twice the peak before it evicts a block. If an exchange costs less than growth,
+    /// each miss evicts the unused blocks. Early coalescing leaves no gaps that would force growth.
     ///
     /// Each stream is treated separately, because a block of another stream would make this stream
     /// wait.

@@ -1,4 +1,4 @@
-//! Skipped entries: a shard counts an entry without a request, but does not make the entry.
+//! Skipped entries: entries without a request, which a shard counts although no thread enters it.
 
 use std::mem;
 
@@ -20,7 +20,7 @@ impl Allocator<'_> {
         self.update_free_epoch();
     }
 
-    /// Returns the number of next entries that would have no work to do without a request. If this
+    /// Returns the number of later entries that have no work to do if they make no request. If this
     /// entry made a request, returns 0, because the next entry is likely to make a request too.
     #[inline]
     pub(in crate::cache) fn skippable_entries(&mut self) -> u64 {

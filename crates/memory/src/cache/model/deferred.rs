@@ -1,5 +1,5 @@
-//! Models of deferred entries, which have no shard or no frame. Concurrent threads visit, signal or
-//! close the shard, or drop its blocks.
+//! Models of deferred entries, whose thread has not entered its shard or has pushed no frame.
+//! Concurrent threads visit, signal or close the shard, or drop its blocks.
 
 use super::*;
 
@@ -23,8 +23,8 @@ impl Bench {
         shards[0].is_held()
     }
 
-    /// Makes a request like a user of the library. If the entry is deferred, the request makes the
-    /// entry.
+    /// Makes a request like a user of the library. If the entry is deferred, the request enters the
+    /// shard.
     fn request(&self) -> BlockHandle {
         self.caches.allocate(1000, Location::caller()).unwrap()
     }
@@ -61,8 +61,8 @@ fn enter_while(
     });
 }
 
-/// Runs `work` while this thread is in a deferred entry. If `requests` is true, a request makes the
-/// entry.
+/// Runs `work` while this thread is in a deferred entry. If `requests` is true, a request enters
+/// the shard.
 fn defer_while(
     escapes: bool,
     work: impl Fn(&Bench, Option<BlockHandle>) + Copy + Send + Sync + 'static,
@@ -78,7 +78,7 @@ fn defer_while(
 }
 
 /// Runs `work` while this thread is in an entry with a deferred frame. If `looks` is true, a
-/// look-up makes the frame.
+/// look-up pushes the frame.
 fn hold_while(
     work: impl Fn(&Bench, Option<BlockHandle>) + Copy + Send + Sync + 'static,
     looks: bool,

@@ -1,4 +1,4 @@
-//! Models of the list of remote headers.
+//! Models of [`RemoteFreeList`], the blocks that other threads freed.
 
 use super::*;
 use crate::cache::shard::RemoteFreeList;
@@ -39,7 +39,7 @@ fn a_header_that_is_removed_and_pushed_again_is_safe() {
         assert!(list.push(header(1)).is_ok());
         let other = Arc::clone(&list);
         let pusher = thread::spawn(move || assert!(other.push(header(10)).is_ok()));
-        // The header is pushed again at an unchanged address, but on another chain.
+        // This is the ABA case: the header has an unchanged address, but another successor.
         for header in list.drain() {
             assert!(list.push(header).is_ok());
         }

@@ -16,10 +16,10 @@ use crate::memory::header::{Header, List};
 const SHARED_ARENA_BYTES: u64 = 64 << 10;
 
 /// The bit in an element of `ends` that marks its suballocation as freed. Ends are multiples of
-/// 512, so an unmarked end has the bit 0.
+/// 512, so this bit is clear in an unmarked end.
 const FREED: u64 = 1;
 
-/// Returns the maximum arena bytes that are kept for an entry that hands out `bytes` bytes.
+/// Returns the maximum arena bytes that stay cached for an entry that hands out `bytes` bytes.
 fn about(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
@@ -92,7 +92,7 @@ impl CachePolicy for Bump {
     }
 
     /// Resets the cursor. If suballocations are live, detaches the arenas. If there are several
-    /// arenas or shared arenas, releases the arenas.
+    /// arenas, or other streams may still use an arena, releases the arenas.
     fn end(&mut self, store: &mut Store, counters: &Counters, escapes: bool) -> bool {
         if escapes {
             self.detach(store, true);
@@ -113,7 +113,7 @@ impl ArenaPolicy for Bump {
         self.nested.push(self.ends.len());
     }
 
-    /// Moves the cursor back over the nested entry's last suballocations, if they are freed.
+    /// If the nested entry's last suballocations are freed, moves the cursor back over them.
     fn end_nested(&mut self, store: &mut Store) {
         // `nested` is empty if the arenas were detached or released during the nested entry.
         let Some(mark) = self.nested.pop().filter(|_| !self.arenas.is_shared()) else {
@@ -250,16 +250,16 @@ impl Bump {
         self.arenas.first().map_or(0, |arena| arena.block.address.0)
     }
 
-    /// Returns true if `rounded_bytes` fit behind the cursor. `rounded_bytes` may have any value,
-    /// because no caller has checked its range.
+    /// Returns true if `rounded_bytes` fit behind the cursor. The comparison subtracts, because a
+    /// sum could overflow: no caller has checked the range of `rounded_bytes`.
     #[inline]
     fn has_room(&self, rounded_bytes: u64) -> bool {
         rounded_bytes <= self.limit - self.cursor
     }
 
     /// Returns the length of a new arena for a request of `rounded_bytes`. If the high-water mark
-    /// is known, the first arena of an entry has at least this length. Otherwise, the arena has the
-    /// length of the request, and small requests share an arena.
+    /// is known, the first arena of an entry is at least as long as this mark. Otherwise, the arena
+    /// has the length of the request, and small requests share an arena.
     fn arena_bytes(&self, rounded_bytes: u64) -> u64 {
         let is_small = rounded_bytes <= SHARED_ARENA_BYTES / 4;
         let bytes = if is_small {
@@ -329,7 +329,7 @@ impl Bump {
         store.release(headers);
     }
 
-    /// Releases an arena between two entries, if it is much longer than needed. The need is the
+    /// If the arena is much longer than needed, releases it between two entries. The need is the
     /// maximum that an entry has handed out since `epoch`.
     fn expire(&mut self, store: &mut Store, epoch: u64) {
         if self.high_water.1 >= epoch {

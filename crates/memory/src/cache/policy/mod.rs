@@ -1,5 +1,5 @@
 //! The policies of a cache. A policy selects the memory that serves a request, and the memory that
-//! is kept between two entries.
+//! stays cached between two entries.
 //!
 //! A policy consists of a file of this module, a variant of [`Policy`], and a field of
 //! [`Policies`]. A policy uses the free lists and arenas of one shard, but not the shard or its
@@ -56,7 +56,7 @@ pub enum Policy {
     /// The first entry is recorded, and its allocations are packed into one slab. If a later entry
     /// allocates and drops equal sizes in equal order, the slab serves it at equal addresses. If an
     /// entry differs, free memory of the slab serves it, or free lists as under
-    /// [`Recycle`](Self::Recycle). This entry is then planned anew. Up to four alternating
+    /// [`Recycle`](Self::Recycle). The next plan then includes this entry. Up to four alternating
     /// sequences are planned together, in one slab. An entry of more than 32,768 requests is not
     /// planned, and is served as under `Recycle`.
     Plan,
@@ -74,7 +74,7 @@ names!(Policy {
 pub(super) enum Need {
     /// A block only for this request.
     Block,
-    /// An arena of `bytes` bytes. An arena of `min_bytes` bytes suffices.
+    /// An arena, preferably of `bytes` bytes, and at least of `min_bytes` bytes.
     Arena { bytes: u64, min_bytes: u64 },
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The destructor of the scope stack ends the bindings. A new thread adopts the most recently used
 //! unbound shard. The crate `thread_local` is not suitable, because it passes an ended thread's
-//! value to any thread that gets the slot.
+//! value to any thread that reuses the ended thread's identifier.
 
 use std::collections::BTreeMap;
 use std::ptr;

@@ -24,12 +24,12 @@ impl CallSite {
     }
 }
 
-/// The number of places that a thread stores. It is a power of two, well above the number of scopes
-/// in a usual loop.
+/// The number of places in a thread's [`CallSiteCache`]. It is a power of two, well above the
+/// number of scopes in a usual loop.
 const SLOTS: usize = 32;
 
-/// The place that enters a cache. It is a call site with a literal name, a handle's name, or a
-/// computed name.
+/// The key of a [`CallSiteCache`]: a call site with a literal name, a handle's name, or a computed
+/// name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     /// The address of a call site, or the length of a name. The lowest bits encode the kind of the
@@ -42,8 +42,8 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The maximum length of a name that `words` contains completely. The bytes of a name up to
-    /// this length need no comparison.
+    /// The maximum length of a name that `words` contains completely. Names up to this length are
+    /// compared by `key` and `words` only.
     pub(crate) const EXACT_NAME_BYTES: usize = size_of::<[u64; 2]>();
 
     #[inline(always)]
@@ -121,8 +121,8 @@ impl CallSiteEntry {
 }
 
 /// A thread's last entries, by place and device. The shards of a dropped device or a removed cache
-/// cannot be entered. So an entry may outlive its device. A later device at the dropped device's
-/// address may find this entry, but cannot enter its shard.
+/// cannot be entered. So a [`CallSiteEntry`] may outlive its device. For a later device at the
+/// dropped device's address, a look-up may find this value, but the entry fails.
 pub(super) struct CallSiteCache([Option<CallSiteEntry>; SLOTS]);
 
 impl CallSiteCache {

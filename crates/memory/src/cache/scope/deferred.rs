@@ -2,11 +2,12 @@
 //!
 //! Most work of an entry is only needed for requests. If the previous entry made no request, the
 //! next entry does not enter its shard. The current shard is then hidden. So a request takes the
-//! slow path, which makes the entry. If the previous entry made a request, the next entry enters
+//! slow path, which calls [`settle`]. If the previous entry made a request, the next entry enters
 //! its shard. Then only the frame is deferred, because only inner entries need it.
 //!
 //! Architecture invariant: code that reads the stack of bindings or the current shard first calls
-//! [`settle`]. Only hits and drops omit this call. [`settle`] makes the deferred entry.
+//! [`settle`]. Only hits and drops omit this call. [`settle`] makes the deferred entry: it pushes
+//! the frame, and first enters the shard if the thread is not inside.
 
 use std::mem;
 use std::ptr;
@@ -40,8 +41,8 @@ pub(crate) fn reenter(
     let makes_current = !ptr::eq(on, current);
     let call_sites = thread.call_sites.try_borrow().ok()?;
     let (slot, shard) = call_sites.find(place, on, options)?;
-    // A frame that makes a device current keeps the device alive. A deferred entry has no frame
-    // yet.
+    // A frame that makes a device current keeps the device alive, but a deferred entry has no
+    // frame. So the entry is deferred only if it makes no device current, or a permanent device.
     let is_kept = !makes_current || device.is_some_and(|device| device.is_permanent());
     if !is_kept || !shard.can_skip_entry() {
         if is_kept && thread.bindings.get() == 0 {
@@ -67,8 +68,9 @@ impl Entrance {
     }
 }
 
-/// Enters a shard without a frame. No frame may bind a shard. If the thread has entered a stream,
-/// makes a frame too. Returns `None` if the shard cannot be entered.
+/// Enters a shard without a frame. The caller has checked that no frame binds a shard. If the
+/// thread has entered a stream, also pushes the frame. Returns `None` if the shard cannot be
+/// entered.
 #[inline(never)]
 fn enter_without_frame(
     thread: &Entrance,
@@ -100,8 +102,8 @@ fn enter_slot(slot: usize, makes_current: bool) -> Option<Entered> {
     entered.ok()?.map(Entered::new)
 }
 
-/// Ends the entry of `serial` if it is deferred. Returns false if the caller must leave the entry
-/// like any other entry.
+/// If the entry of `serial` is deferred, ends the entry. Returns false if the caller must leave the
+/// entry like any other entry.
 #[inline(always)]
 pub(super) fn end_deferred(serial: u64) -> bool {
     let thread = entrance();
@@ -131,7 +133,7 @@ fn leave_without_frame(thread: &Entrance) {
     }
 }
 
-/// Makes the deferred entry, if there is one. Returns true if the thread had a deferred entry.
+/// If the thread has a deferred entry, makes this entry, and returns true.
 #[inline]
 pub(crate) fn settle() -> bool {
     let is_deferred = entrance().serial.get() != NOT_DEFERRED;

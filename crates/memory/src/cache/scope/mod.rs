@@ -78,7 +78,8 @@ thread_local! {
 }
 
 impl Drop for Stack {
-    /// Leaves the scopes with forgotten guards at the end of the thread, from the innermost scope.
+    /// At the end of the thread, exits the scopes whose guards were forgotten, from the innermost
+    /// scope.
     fn drop(&mut self) {
         end_thread();
         while !self.frames.is_empty() {
@@ -167,15 +168,15 @@ impl Stack {
         Some(self.push(None, Some(shard)))
     }
 
-    /// Returns the shard that the thread must enter. If the thread is already inside a shard of the
-    /// cache, returns this shard. Otherwise, returns `shard`. A thread is inside at most one shard
-    /// of a cache.
+    /// Returns the shard that the thread must enter. If the thread is already inside a shard of
+    /// `shard`'s cache, returns this shard. Otherwise, returns `shard`. A thread is inside at most
+    /// one shard of a cache.
     fn held_instead(&self, shard: &LocalShard) -> LocalShard {
         let held = shard.settings.as_ref().and_then(|own| self.held(own));
         held.unwrap_or_else(|| Rc::clone(shard))
     }
 
-    /// Binds requests to an entered shard, and makes `device` current, if it is given. If `shard`
+    /// Binds requests to an entered shard. If `device` is given, makes `device` current. If `shard`
     /// is `None`, does not bind requests.
     fn push_on(&mut self, device: Option<&CachesRef>, shard: Option<LocalShard>) -> u64 {
         let device = device.map(CurrentDevice::new);
@@ -213,8 +214,9 @@ impl Stack {
         self.frames.push(kind, device, before)
     }
 
-    /// Removes the frame of `serial` if it is at the top. Otherwise, marks the frame as dead.
-    /// Returns the contents of the removed frame, and whether the frame below must also be removed.
+    /// If the frame of `serial` is at the top, removes the frame. Otherwise, marks the frame as
+    /// dead. Returns the contents of the removed frame, and whether the frame below must also be
+    /// removed.
     #[inline(always)]
     fn leave(&mut self, serial: u64) -> (Popped, bool) {
         if self.frames.is_on_top(serial) {
@@ -323,8 +325,8 @@ impl Stack {
 #[must_use = "the scope ends when this is dropped"]
 #[derive(Debug)]
 pub(crate) struct Entered {
-    /// The serial of the entry's frame. If the thread's locals were being destroyed, no entry was
-    /// made, and the value is 0.
+    /// The serial of the entry's frame. If the thread's locals were being destroyed, there is no
+    /// frame, and the value is 0.
     serial: u64,
     of_this_thread: OfThisThread,
 }
@@ -337,8 +339,8 @@ impl Entered {
         }
     }
 
-    /// Makes an entry with `push`. If the thread's locals are being destroyed, does not call
-    /// `push`.
+    /// Returns the guard of the frame that `push` pushes. If the thread's locals are being
+    /// destroyed, does not call `push`.
     fn by(push: impl FnOnce(&mut Stack) -> u64) -> Self {
         settle();
         let serial = STACK.try_with(|stack| push(&mut stack.borrow_mut()));
@@ -410,7 +412,7 @@ pub(crate) fn remember(entered: &Entered, place: Place<'_>, options: &EntryOptio
 }
 
 /// Enters a shard of the cache `name`. Returns `None` if the thread's locals are being destroyed,
-/// because the stack of bindings may be destroyed.
+/// because the stack of bindings may already be destroyed.
 fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option<LocalShard> {
     settle();
     STACK.try_with(|_| ()).ok()?;

@@ -1,4 +1,5 @@
-//! The stream for this thread's work. A hit reads a copy, which is stored beside the current shard.
+//! The stream for this thread's work. A hit reads a copy of its identifier, which is stored beside
+//! the current shard.
 
 use std::cell::Cell;
 use std::ptr;

@@ -17,8 +17,8 @@ impl Shard {
         self.bound_thread.load(Ordering::Relaxed) != NO_THREAD
     }
 
-    /// Binds the shard to this thread, if the shard is unbound. Returns true on success. All
-    /// changes by the previous thread are then visible.
+    /// If the shard is unbound, binds it to this thread, and returns true. All changes by the
+    /// previous thread are then visible.
     pub(in crate::cache) fn bind_to_thread(&self) -> bool {
         let bound = self.bound_thread.compare_exchange(
             NO_THREAD,

@@ -195,8 +195,8 @@ impl Caches {
         recorder.record(|| EventRecord::of(EventKind::Wait, 0));
         self.memory.finish_kernels();
         self.drain_all();
-        // Newly freed blocks wait for events that are recorded after all this work. So this wait is
-        // short.
+        // The blocks that `drain_all` freed wait for new events, but the work before these events
+        // has completed. So this wait is short.
         self.memory.drain_pending(WaitMode::Wait);
         self.memory.take_deferred_error()
     }

@@ -177,8 +177,8 @@ impl Caches {
         }
     }
 
-    /// Serves a hit from the current shard, if the shard belongs to this device, and `policy`
-    /// serves the request.
+    /// Serves a hit from the current shard. Returns `None` on a miss, for a shard of another
+    /// device, and if another policy serves requests.
     #[inline(always)]
     pub(in crate::cache) fn hit(&self, policy: Policy, bytes: u64) -> Option<BlockHandle> {
         let shard = current_on(self)?;

@@ -111,8 +111,8 @@ impl Clone for BlockHandle {
     }
 }
 
-/// A pin: a handle that prevents a block's return to its home, but is not a holder. Code that
-/// writes to the memory of arrays by address only pins this memory. If an array shares its block
+/// A pin: a handle that prevents a block's return to its home, but is not a holder. A graph writes
+/// to the memory of arrays by address only, so it pins this memory. If an array shares its block
 /// only with pins, it counts as the block's only holder.
 pub(crate) struct Pinned(BlockHandle);
 

@@ -271,7 +271,7 @@ impl Shard {
         self.return_as_signalled(idle, signals);
     }
 
-    /// Returns a guard on the shard's state, which must be held only briefly. Returns `None` if
+    /// Returns a guard on the shard. The caller must hold the guard only briefly. Returns `None` if
     /// another thread is inside, or if the shard is closed. If another thread visits the shard,
     /// waits until this visit ends.
     pub(super) fn guard(&self) -> Option<Guard<'_>> {

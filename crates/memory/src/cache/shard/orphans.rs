@@ -19,9 +19,10 @@ impl Shard {
         }
         let mut guard = self.guard()?;
         // `kept_alive` is set before the list is closed. A thread that finds the list closed may
-        // drop the last orphan.
+        // drop the last orphan, and then takes `kept_alive`.
         *self.kept_alive.lock() = Some((device, Arc::clone(self)));
-        // The lock is held until the arenas are stored, because an orphan may drop earlier.
+        // The lock of `orphaned` is held until the arenas are stored, because an orphan may drop
+        // earlier.
         let mut orphaned = self.orphaned.lock();
         for header in self.remote.close() {
             guard.free_slowly(header);
@@ -73,7 +74,7 @@ impl Shard {
         let mut header = self.remote.push(header).err()?;
         // The list refused the header, so the shard is closed, and `kept_alive` is set. It stays
         // set until `count_orphans` has counted this orphan.
-        header.end_uses(); // This clears the epoch's bit of other streams.
+        header.end_uses(); // This clears the bit `SHARED` of the epoch.
         if header.epoch() != EMPTY_EPOCH {
             self.device.totals.drop_orphan(header.requested_bytes);
             self.free_orphan(header);

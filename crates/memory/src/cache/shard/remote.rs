@@ -2,8 +2,8 @@
 //! dropped it. Any thread pushes a block with a compare-and-swap. The holder of the shard takes the
 //! whole list.
 //!
-//! A single header is never popped, so the ABA problem does not occur. A header may be taken and
-//! pushed again between a load and its compare-and-swap.
+//! A single header is never popped, so the ABA problem does not occur. Even if the head is taken
+//! and pushed again between a load and its compare-and-swap, a push is correct.
 //!
 //! A hit does not read the list's head, because other threads write its cache line. A miss first
 //! takes the list.

@@ -62,7 +62,7 @@ impl Shard {
         self.guard().map(mem::forget).is_some()
     }
 
-    /// Visits the shard, if no thread holds it.
+    /// If no thread holds the shard, visits it.
     #[inline]
     fn try_visit(&self) -> Option<Guard<'_>> {
         self.state
@@ -86,7 +86,7 @@ pub(in crate::cache) fn free_by_visit(block: BlockHandle) -> Option<BlockHandle>
     let Some(mut guard) = shard.try_visit() else {
         return Some(block);
     };
-    // Only a visitor sets the flag, so no other thread sets it during this visit.
+    // Only a visitor sets `follows_recording`, so no other thread sets it during this visit.
     if shard.follows_recording.load(Ordering::Relaxed) {
         drop(guard);
         return Some(block);

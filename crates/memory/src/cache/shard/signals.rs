@@ -159,7 +159,7 @@ impl Shard {
         self.fast_path.close();
     }
 
-    /// Releases every idle block, if a thread waits for memory. Returns the blocks, which go to the
+    /// If a thread waits for memory, releases every idle block. Returns the blocks, which go to the
     /// pool. The caller must be the holder.
     pub(in crate::cache) fn release_for_waiter(&self) -> List {
         if self.signals.fetch_and(!DRAIN, Ordering::AcqRel) & DRAIN == 0 {

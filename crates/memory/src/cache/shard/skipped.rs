@@ -1,15 +1,16 @@
-//! Skipped entries: entries without a request, which are counted but not made.
+//! Skipped entries: entries without a request, which are counted although no thread enters the
+//! shard.
 
 use super::signals::ANY_SIGNAL;
 use super::{IDLE, Shard};
 use crate::cache::stats::Counter;
 use crate::sync::Ordering;
 
-/// The limit of skipped entries, until an entry has work to do. An exit writes the limit, and the
-/// bound thread reads it.
+/// The limit up to which entries may be skipped, because they have no work to do. An exit writes
+/// the limit, and the bound thread reads it.
 #[derive(Debug, Default)]
 pub(super) struct Skips {
-    /// The count of entries at which the next entry must be made.
+    /// The count of entries at which the next entry must enter the shard.
     until: Counter,
     /// The version of the settings at the last exit.
     version: Counter,
@@ -28,7 +29,8 @@ impl Shard {
             && version == Some(self.skips.version.get())
     }
 
-    /// Counts an entry without making it. Only the bound thread counts entries of a shard.
+    /// Counts an entry that does not enter the shard. Only the bound thread counts entries of a
+    /// shard.
     #[inline]
     pub(in crate::cache) fn skip_entry(&self) {
         self.last_used

@@ -182,7 +182,7 @@ impl Model {
 }
 
 /// Runs a program inside the device. Checks the invariants after every `stride` steps. A check
-/// makes a deferred entry, so a larger stride lets more steps run in deferred entries.
+/// settles a deferred entry, so a larger stride lets more steps run in deferred entries.
 fn run(caches: &CachesRef, steps: Vec<CacheStep>, stride: usize) {
     let _device = scope::enter_device(caches);
     let mut model = Model::default();

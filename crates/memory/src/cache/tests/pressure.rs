@@ -24,7 +24,7 @@ fn limited(reclaim_wait: Duration) -> CachesRef {
     Caches::over(memory, CachesConfig::default())
 }
 
-/// The bound of a wait that no test reaches.
+/// A bound on waits, which no test reaches.
 const LONG: Duration = Duration::from_secs(60);
 
 fn request(caches: &CachesRef, bytes: u64) -> Result<BlockHandle> {
@@ -81,14 +81,14 @@ fn await_waiter(caches: &CachesRef) {
 }
 
 fn has_waiter(caches: &CachesRef) -> bool {
-    std::thread::sleep(Duration::from_micros(100)); // The other thread sends two signals.
+    std::thread::sleep(Duration::from_micros(100)); // Lets the other thread send its two signals.
     let mut shards = caches.all().into_iter().flat_map(|cache| cache.shards());
     shards.any(|shard| shard.is_signalled())
 }
 
 #[test]
 fn a_thread_inside_releases_at_its_next_request() {
-    // The first request is a hit. The second request has another size.
+    // In the first case, each request is a hit. In the second case, it has another size.
     while_inside(|caches, live| {
         drop(live);
         drop(request(caches, 1000).unwrap());

@@ -22,8 +22,8 @@ fn a_slab_serves_no_plan_of_another_stream() -> Result<()> {
     for _ in 0..3 {
         entry(&caches, &[100_000, 50_000], StreamId::default())?;
     }
-    // These are more sequences than a plan stores. So the long sequence is removed, although its
-    // slab would be long enough.
+    // These five sequences are more than a plan stores. So the long sequence is removed, although
+    // its slab would be long enough.
     for number in 1..6 {
         entry(&caches, &[1000 * number, 2000], other)?;
     }

@@ -1,5 +1,5 @@
-//! Random programs on a device that delays its work. Blocks are reused before streams have read
-//! them. A delayed check verifies the bytes that a stream reads.
+//! Random programs on a device that delays its work. Without a wait, a block would be reused before
+//! streams have read it. A delayed check verifies the bytes that a stream reads.
 
 use proptest::prelude::*;
 

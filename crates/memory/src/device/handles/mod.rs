@@ -226,7 +226,7 @@ impl<D: HandleDriver> Handles<D> {
     }
 
     /// Releases kept handles until at most `most_bytes` are kept. If the driver fails to release a
-    /// handle, the handle stays kept, and the loop continues. Returns the first failure.
+    /// handle, this handle stays kept, and further handles are released. Returns the first failure.
     fn release_kept_beyond(&self, state: &mut HandlesState, most_bytes: u64) -> Result<()> {
         let mut outcome = Ok(());
         let mut failed = Vec::new();

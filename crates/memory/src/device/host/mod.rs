@@ -24,8 +24,8 @@ const ALIGNMENT_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct HostBackend {
     /// The budget of all reservations and commits, including those in progress. Its limit is the
-    /// machine's memory. Above this limit, an overcommitting kernel grants memory and later kills
-    /// the process.
+    /// machine's memory. Above this limit, an operating system that overcommits memory grants it,
+    /// and later kills the process.
     budget: Arc<Budget>,
     /// The address ranges; `None` if the platform has no virtual memory.
     ranges: Option<Ranges>,

@@ -6,7 +6,7 @@
 //!
 //! Each use of memory by a host stream has a position, because a wait for too much work can
 //! deadlock. For example, a rank's next exchange may need the waiting thread. The position of an
-//! exchange is known at its start, so later users wait for this exchange only.
+//! exchange is known at its start. So later users of its memory wait for this exchange only.
 //!
 //! A stream identifier can be reused, even after a failure. A failure applies only to positions of
 //! the owner whose work failed.
@@ -56,8 +56,8 @@ pub trait StealWork: Send + Sync {
     /// Executes nothing while another thread executes a piece, or if the next piece needs a certain
     /// thread. Executes nothing after the wait is over.
     ///
-    /// An implementation calls `is_over` while no piece can end. Otherwise it could execute a piece
-    /// behind the awaited position. The executed piece may wait for the calling thread.
+    /// An implementation calls `is_over` while no piece can end. Otherwise, it could execute a
+    /// piece behind the awaited position, which may wait for the calling thread.
     fn steal(&self, is_over: &dyn Fn() -> bool) -> bool;
 }
 
@@ -213,8 +213,8 @@ impl HostStream {
     }
 
     /// Returns whether the calling thread began the stream's latest work. If not, the thread must
-    /// not wait for all work of the stream. Another rank's work may wait for work that this rank
-    /// has not begun yet.
+    /// not wait for all work of the stream. The wait could deadlock, because another rank's work
+    /// may wait for work that this rank has not begun yet.
     pub fn is_submitted_here(&self) -> bool {
         self.submitter.load(Ordering::Acquire) == thread_token()
     }
@@ -342,8 +342,8 @@ impl Progress {
         }
     }
 
-    /// Limits the current owner's failure to its positions, so that the next owner's work does not
-    /// fail.
+    /// Limits the current owner's failure to the owner's positions, so that the next owner's work
+    /// does not fail.
     fn change_owner(&mut self) {
         self.is_reported = false;
         if let Some(failure) = self.failures.last_mut() {

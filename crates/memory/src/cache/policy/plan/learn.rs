@@ -32,7 +32,8 @@ impl Plan {
         recorded.collect()
     }
 
-    /// Adds an unplanned entry to the sequences, if its record is complete and not too long.
+    /// If the record of an unplanned entry is complete and not too long, adds the entry to the
+    /// sequences.
     pub(super) fn learn(
         &mut self,
         store: &mut Store,
@@ -121,7 +122,8 @@ impl Plan {
     }
 
     /// Ends the entry. If the entry followed at least half of its sequence, it counts as a use of
-    /// the sequence. If its requests were not much shorter, it also counts as a use at full length.
+    /// the sequence. If its requests were not much shorter than planned, it also counts as a use at
+    /// full length.
     pub(super) fn end_sequence(&mut self, epoch: u64, spare_bytes: u64) {
         if self.following {
             self.differed = 0;
@@ -139,7 +141,7 @@ impl Plan {
         self.root = self.tree.root_of(self.cursor);
     }
 
-    /// Computes a new plan between two entries, if the sequences have changed. Releases the
+    /// If the sequences have changed, computes a new plan between two entries, and releases the
     /// suballocations. If the slab is too short for the new plan or on another stream, also
     /// releases the slab.
     pub(super) fn replan(&mut self, store: &mut Store) {
@@ -176,9 +178,10 @@ impl Plan {
         }
     }
 
-    /// Releases a slab between two entries, if it is much longer than needed. The needed length is
-    /// the maximum over the sequences that entries have used at full length since `epoch`. Unused
-    /// sequences are removed only if the slab is too long, because otherwise they cost no memory.
+    /// If the slab is much longer than needed, releases it between two entries. The needed length
+    /// is the maximum over the sequences that entries have used at full length since `epoch`.
+    /// Unused sequences are removed only if the slab is too long, because otherwise they cost no
+    /// memory.
     pub(super) fn expire(&mut self, store: &mut Store, epoch: u64) {
         let is_used = |known: &Sequence| known.full_epoch >= epoch;
         let used = self.sequences.iter().filter(|known| is_used(known));

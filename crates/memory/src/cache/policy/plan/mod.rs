@@ -197,10 +197,10 @@ impl ArenaPolicy for Plan {
         self.following = false;
     }
 
-    /// Handles a request that was served outside the slab. The plan may have another request at the
-    /// cursor, or serve this request inside the slab. Then the entry leaves the plan. For example,
-    /// a callback of the memory may have allocated first. A planned request that the entry skipped
-    /// must not count as idle.
+    /// Handles a request that was served outside the slab. If the plan has another request at the
+    /// cursor, or this request inside the slab, the entry leaves the plan. For example, a callback
+    /// of the memory may have allocated first. A planned request that the entry skipped must not
+    /// count as idle.
     fn note_block(&mut self, request: &Request) {
         let next = self.tree.requests().get(self.cursor);
         let is_planned = next.is_some_and(|next| {
@@ -217,8 +217,8 @@ impl ArenaPolicy for Plan {
         self.following = false;
     }
 
-    /// Detaches the slab if it has live suballocations. If `escape` is true, the next plan serves
-    /// the requests of these suballocations outside the slab.
+    /// If the slab has live suballocations, detaches the slab. If `escape` is true, the next plan
+    /// serves the requests of these suballocations outside the slab.
     fn detach(&mut self, store: &mut Store, escape: bool) {
         self.sort_in(store);
         if !self.has_live() {
@@ -320,7 +320,8 @@ impl Plan {
         self.following.then(next)?
     }
 
-    /// Hands out the suballocation of the request at the cursor. Its memory must be clear.
+    /// Hands out the suballocation of the request at the cursor. The request must be
+    /// [clear](Self::is_clear).
     #[inline(always)]
     fn take_planned(&mut self, rounded_bytes: u64) -> Option<Box<Header>> {
         let block = self.blocks.get_mut(self.cursor)?;

@@ -121,8 +121,8 @@ impl Sequence {
         }
     }
 
-    /// Returns the ends of the requests' lifetimes. In the common prefix with another sequence of
-    /// `all`, each lifetime is extended to include the other sequence's lifetime.
+    /// Returns the ends of the requests' lifetimes. A lifetime in the common prefix with another
+    /// sequence of `all` includes the lifetime of the other sequence's request.
     pub(super) fn uppers(&self, all: &[Self]) -> Vec<Option<usize>> {
         let mut uppers: Vec<_> = self.requests.iter().map(|request| request.upper).collect();
         for other in all {

@@ -7,7 +7,7 @@ use crate::cache::store::Store;
 use crate::memory::header::List;
 
 impl Plan {
-    /// Creates the plan's suballocations in the slab, if they do not exist yet.
+    /// If the plan's suballocations do not exist yet, creates them in the slab.
     pub(super) fn lay_out(&mut self, store: &Store, counters: &Counters) {
         let Some(slab) = self.slab.first().filter(|_| self.blocks.is_empty()) else {
             return;
@@ -30,8 +30,8 @@ impl Plan {
                 _ => SEVERAL,
             },
             header: lay(index, request),
-            // A lost slab may have served earlier requests of the entry. So all suballocations
-            // count as idle since the current cursor.
+            // An earlier slab, which was detached or released, may have served earlier requests of
+            // the entry. So all suballocations count as idle since the current cursor.
             idle_since: self.cursor as u32,
             served_bytes: request.rounded_bytes,
         });

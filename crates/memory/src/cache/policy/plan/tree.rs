@@ -1,6 +1,6 @@
 //! The tree of a plan. Each request has an offset in one slab. Each request also has a list of
-//! earlier requests that must be idle first. The tree is pure arithmetic. [`Plan`](super::Plan)
-//! serves requests with it.
+//! earlier requests that must be idle before it is served. The tree holds no memory.
+//! [`Plan`](super::Plan) serves requests with it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl PlannedRequest {
         before: (0, 0),
     };
 
-    /// Returns the requests that this planned request serves, independent of the other sequences.
+    /// Returns the requests that this planned request serves without a search in other sequences.
     pub(super) fn fit(&self) -> Fit {
         Fit {
             least_bytes: self.least_bytes,
@@ -338,7 +338,7 @@ mod tests {
     use crate::cache::record::{AllocationRecord, RecordedAllocation};
 
     /// The requests of a sequence. Each request has a size in units and a lifetime in steps; `None`
-    /// outlives the entry.
+    /// if it outlives the entry.
     type Requests = Vec<(u64, Option<usize>)>;
 
     fn sequence(requests: &[(u64, Option<usize>)]) -> Sequence {
@@ -366,8 +366,8 @@ mod tests {
         prop::option::weighted(0.9, 0usize..12)
     }
 
-    /// Returns sequences with common prefixes. Each further sequence is a prefix of the first
-    /// sequence, with other lifetimes and another continuation.
+    /// Returns sequences with common prefixes. Each further sequence begins with a prefix of the
+    /// first sequence, with other lifetimes, and continues differently.
     fn sequences() -> impl Strategy<Value = Vec<Requests>> {
         let requests = |count| prop::collection::vec((1u64..20, steps()), 1..count);
         let others = (
