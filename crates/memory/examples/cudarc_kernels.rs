@@ -37,7 +37,7 @@ extern "C" __global__ void advance(float* out, const float* y, const float* slop
 }
 "#;
 
-/// The stream and the kernels of a solver for vectors of `N` numbers.
+/// An integrator of `y' = -y` for vectors of `N` numbers, which launches its kernels on `stream`.
 struct Solver {
     device: Device,
     stream: Arc<CudaStream>,

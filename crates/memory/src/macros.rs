@@ -3,7 +3,7 @@
 
 /// Runs a block of code inside a named cache, and evaluates to the block's value.
 ///
-/// The block allocates its arrays and buffers on the scope's device from the cache of this name.
+/// The block allocates its arrays and buffers on the scope's device from this cache.
 /// From the second entry on, the cache reuses the memory of the first entry. At each exit from the
 /// block, the cache keeps or releases its idle blocks, according to its [`Policy`](crate::Policy).
 ///

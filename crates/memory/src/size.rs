@@ -70,7 +70,7 @@ impl SizeSetting {
         if unit == "%" {
             return match scale(number, PERCENT)? {
                 0 => Err("a percentage must be above 0%".into()),
-                // The cast is exact, by the pattern.
+                // The pattern limits `millionths`, so the cast is exact.
                 millionths @ 1..=1_000_000 => Ok(Self::Percent {
                     millionths: millionths as u32,
                 }),

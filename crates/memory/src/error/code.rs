@@ -1,7 +1,7 @@
 //! The stable codes of errors: a row for each class of mistakes.
 //!
-//! There are few kinds, because programs match on them. A page with one cause and one remedy needs
-//! finer classes.
+//! [`ErrorKind`] has few variants, because programs match on them. `docs/errors.md` describes one
+//! cause and one remedy for each code, so codes are finer than kinds.
 
 use super::ErrorKind;
 
@@ -71,7 +71,7 @@ codes! {
     Index: InvalidArgument = "CS0502";
     /// A text that is not a valid name, size or device.
     Setting: InvalidArgument = "CS0503";
-    /// A matrix for which there is no result.
+    /// A matrix without a result: singular, not positive definite, not finite, or not converging.
     Matrix: InvalidArgument = "CS0504";
     /// A loss that depends on no parameter.
     Unreached: InvalidArgument = "CS0505";
@@ -157,8 +157,8 @@ mod tests {
         }
     }
 
-    /// Compares the codes with the headings of the page. The package of this crate lacks the page,
-    /// so the test then compares nothing.
+    /// Compares the codes with the headings of `docs/errors.md`. The published package does not
+    /// contain this page, so the test compares nothing there.
     #[test]
     fn each_code_has_a_heading_in_the_page_of_errors() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors.md");

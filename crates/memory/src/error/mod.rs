@@ -120,14 +120,15 @@ impl Error {
         self
     }
 
-    /// Prefixes the name of the operation; an out-of-memory report is unchanged.
+    /// Prefixes the message with the name of the operation; an out-of-memory report is unchanged.
     #[cold]
     #[doc(hidden)]
     pub fn of(self, operation: &str) -> Self {
         self.change(|text, _| *text = format!("{operation}: {text}"))
     }
 
-    /// Appends the number of errors that were not reported; an out-of-memory report is unchanged.
+    /// Appends the number of later errors, which were not reported, to the message. An
+    /// out-of-memory report is unchanged.
     pub(crate) fn with_omitted(self, count: u64) -> Self {
         if count == 0 {
             return self;
@@ -299,8 +300,8 @@ impl<T> AtCaller for Result<T> {
     }
 }
 
-/// Returns `location`, unless it is in this crate, in a crate that builds on it, or in the standard
-/// library. The standard library calls `from_str` and `try_from`.
+/// Returns `location`, unless it is in this crate, in a crate that builds on this crate, or in the
+/// standard library. `str::parse` and `try_into` call this crate from the standard library.
 pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
     let file = location.file();
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
@@ -311,8 +312,8 @@ pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static L
 
 /// Returns true if `file` is in the sources of `cachescope` or `cachescope-tools`, which build on
 /// this crate. `own` is the source folder of this crate, `crates/memory/src` in the repository. The
-/// other source folders of the repository are `src` and `crates/tools/src`. Outside the repository,
-/// their packages are beside the package of this crate.
+/// source folders of the two other crates are `src` and `crates/tools/src` there. Outside the
+/// repository, the packages of the two crates are beside the package of this crate.
 pub(crate) fn is_above(file: &str, own: &str) -> bool {
     // This function must not allocate, because each step of a backward pass calls it.
     let slash = &own[own.len() - 1..];

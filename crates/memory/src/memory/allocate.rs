@@ -231,7 +231,7 @@ impl DeviceMemory {
         });
     }
 
-    /// Runs rung 6: returns the out-of-memory report of a request for `bytes` bytes of the pool.
+    /// Runs rung 6: returns the out-of-memory report of a request, which was rounded to `bytes`.
     fn exhausted(&self, bytes: u64, request: &Request<'_>) -> Error {
         self.record_request(EventKind::OutOfMemory, request);
         let mut report = OutOfMemoryReport {

@@ -55,7 +55,8 @@ impl DeviceMemory {
 }
 
 impl MemoryState {
-    /// Returns the segment of one reservation that contains `address`.
+    /// Returns the segment that contains `address`, with its first address and its length. Returns
+    /// `None` for a range.
     fn whole_segment_of(&self, address: DevicePtr) -> Option<(SegmentId, DevicePtr, u64)> {
         let found = self.numbered().find(|(_, segment)| {
             let offset = address.0.wrapping_sub(segment.address.0);

@@ -82,8 +82,8 @@ impl Census {
     }
 }
 
-/// The bytes that a component of the layer above owns, by use. If the component changes during the
-/// read, each use counts at most the bytes that no earlier use counts.
+/// The bytes that a component of the layer above owns, by use. The component may change while the
+/// fields are read, so [`Census::count`] clamps the fields to `bytes`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OwnedBytes {
     pub(crate) bytes: u64,

@@ -31,7 +31,7 @@ pub(super) struct ImportedBlocks {
     /// The destructors, by the number of the block.
     destructors: Vec<Option<Destructor>>,
     vacant: Vec<u32>,
-    /// The destructors of blocks that are done.
+    /// The destructors of freed blocks whose streams are done.
     finished: Vec<Destructor>,
 }
 

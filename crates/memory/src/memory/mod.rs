@@ -144,7 +144,7 @@ impl Block {
         }
     }
 
-    /// Sets the address and length of a suballocation, and the number that its owner assigns.
+    /// Sets the address and length of a suballocation, and the index that the layer above assigns.
     #[inline]
     pub(crate) fn set_suballocation(&mut self, address: DevicePtr, bytes: u64, number: usize) {
         self.address = address;
@@ -175,7 +175,7 @@ pub(crate) enum ExchangeCost {
     High,
 }
 
-/// A source, a pool over its segments, and their statistics.
+/// The allocator of a device: a pool, which cuts the segments of a source into blocks.
 pub struct DeviceMemory {
     backend: Arc<dyn Backend>,
     source: Limit<Box<dyn Source>>,

@@ -5,8 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::sync::{Arc, Mutex, thread_local};
 
-/// A function from the bytes needed to the bytes freed. Its captures may drop when an array drops
-/// the last handle on its device. So this type catches a panic of their drop.
+/// A function from the bytes needed to the bytes freed. The drop of an array may drop the last
+/// handle on its device, and with it the closure. So this type catches a panic of the closure's
+/// drop.
 struct Callback(Option<Box<dyn Fn(u64) -> u64 + Send + Sync>>);
 
 impl Callback {
@@ -54,7 +55,7 @@ impl Callbacks {
         let mut registered = self.0.lock();
         let index = registered.list.iter().position(|(other, _)| *other == id);
         let removed = index.map(|index| registered.list.remove(index));
-        // The lock is released first, because the callback's captures may allocate when they drop.
+        // The lock is released first, because the drop of the callback's closure may allocate.
         drop(registered);
         drop(removed);
     }

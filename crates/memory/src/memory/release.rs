@@ -154,8 +154,8 @@ impl DeviceMemory {
         let mut state = self.state.lock();
         let before = self.source.reserved_bytes();
         loop {
-            // The missing bytes are recomputed after each release, because the released memory may
-            // be memory that the request could extend.
+            // The missing bytes are recomputed after each release, because the request might have
+            // extended a free block that was released.
             let keep_bytes = limit_bytes.saturating_sub(self.missing_bytes(&state, bytes));
             let to = Destination::NextGrowth;
             if self.release_idle(&mut state, keep_bytes, WaitMode::Wait, to) == 0 {
@@ -164,7 +164,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Waits for work on idle memory without a lock held, so that no wait occurs under the lock.
+    /// Waits for work on idle memory, so that the release need not wait under the lock.
     fn prepare_release(&self, wait_mode: WaitMode) {
         if wait_mode == WaitMode::Wait
             && let Err(error) = self.wait_for_idle()
@@ -215,8 +215,8 @@ impl DeviceMemory {
     }
 
     /// Returns the separable parts of idle pages, the last part first, until they make up
-    /// `wanted_bytes`. If parts are released in this order, the remaining front is still the block
-    /// that the pool named.
+    /// `wanted_bytes`. If parts are released in this order, the remaining front still has the
+    /// `node` of `idle`.
     fn separable_from_end(
         &self,
         state: &MemoryState,
@@ -306,8 +306,8 @@ impl DeviceMemory {
         let page_bytes = self.page_bytes();
         spans.sort_unstable_by_key(|span| (span.segment, span.offset));
         for idle in state.pool.idle_pages(page_bytes) {
-            // Parts are released from the end, so that the front is still the block that the pool
-            // named.
+            // Parts are released from the end, so that the remaining front still has the `node` of
+            // `idle`.
             for pages in self.separable_of(state, &spans, idle).into_iter().rev() {
                 self.release_pages(state, pages, wait_mode, Destination::Device);
             }

@@ -27,8 +27,8 @@ const FEW_PAGES: u64 = 16;
 /// The number of reserved pages below which idle pages are released for growth even if pages are
 /// expensive. Below this number, one more page is a large part of the memory.
 const LITTLE_PAGES: u64 = 32;
-/// The divisor of released bytes. After a release of expensive pages, the bound rises by the
-/// quotient.
+/// After a release of expensive pages, the growth bound rises by the released bytes divided by this
+/// number.
 const SLACK_DIVISOR: u64 = 8;
 
 impl DeviceMemory {

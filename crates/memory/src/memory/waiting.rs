@@ -1,8 +1,8 @@
 //! The threads that wait for other threads to release memory.
 //!
-//! A thread that waits inside of a scope keeps its live blocks. If only the live blocks of waiting
-//! threads separate the free blocks, no thread can make room. Then the request of the last thread
-//! fails.
+//! A thread that waits inside of a scope releases no live blocks. If only the live blocks of
+//! waiting threads separate the free blocks, no thread can make room. So the census does not count
+//! these blocks in `entered_bytes`, and a request fails instead of waiting longer.
 
 use crate::sync::plain::Mutex;
 use crate::sync::thread_token;

@@ -25,7 +25,7 @@ pub struct TimeLimits {
     pub search: Deadline,
 }
 
-/// The best plan so far, and the weights learned so far.
+/// The best plan of a component so far, with the weights for the next pass.
 #[derive(Debug)]
 pub struct Incumbent<'a> {
     /// The items of the component.

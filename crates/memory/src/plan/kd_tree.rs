@@ -1,4 +1,5 @@
-//! A search for the first item in an order whose lifetime lies within a range of sections.
+//! A search for the item of the lowest rank whose lifetime lies within a range of sections. The
+//! rank of an item is its index in an order.
 
 use super::sections::Item;
 

@@ -42,7 +42,7 @@ impl Occupancy {
         }
     }
 
-    /// Occupies `size` bytes at `offset` for the lifetime of `item`.
+    /// Occupies `item.size` bytes at `offset` for the lifetime of `item`.
     pub fn place(&mut self, item: &Item, offset: u64) {
         let interval = (offset, offset + item.size);
         item.walk(self.leaves, |node, covers| {

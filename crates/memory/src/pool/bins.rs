@@ -89,7 +89,7 @@ impl Bins {
     /// 1. the smallest block that fits among the first [`SCAN`] blocks of the request's bin,
     /// 2. the smallest block among the first [`SCAN`] blocks of the next non-empty bin, where every
     ///    block fits,
-    /// 3. any block that fits in the request's bin,
+    /// 3. any block of the request's bin that fits,
     /// 4. a wilderness block.
     ///
     /// Among the compared blocks, a block that is ready for `stream` is preferred. Returns `None`

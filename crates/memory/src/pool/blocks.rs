@@ -3,7 +3,7 @@
 
 use super::{Pages, SegmentId, StreamOwner};
 
-/// The index of no block. A full table would occupy 160 GiB.
+/// The index of no block. A table with a block of this index would occupy 160 GiB.
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! No pooling: each request has its own segment, and no idle segment is kept.
 //!
-//! This pool is the baseline of the benchmarks, and the front of the driver's own pool.
+//! This pool is the baseline of the benchmarks. `PoolKind::StreamOrdered` uses it over the driver's
+//! own pool.
 
 use super::unsplit::UnsplitSegments;
 use super::{Pool, Rounding, SegmentId, Span, StreamOwner};
 use crate::device::StreamId;
 
-/// The direct pool.
+/// A pool whose blocks are whole segments, none of which is kept idle.
 ///
 /// Invariant: `idle` lists the free segments. The layer above releases each segment as soon as it
 /// is idle. So `idle` is empty between calls of that layer.

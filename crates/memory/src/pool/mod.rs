@@ -147,8 +147,9 @@ pub(crate) trait Pool: fmt::Debug + Send {
         false
     }
 
-    /// Adds a range of addresses for requests like one of `request_bytes` (rounded). The length of
-    /// the range is a multiple of the page size. No page is committed.
+    /// Adds a range of addresses for all requests that may share a segment with a request of
+    /// `request_bytes` (rounded). The length of the range is a multiple of the page size. No page
+    /// is committed.
     fn add_range(&mut self, _segment: SegmentId, _range_bytes: u64, _request_bytes: u64) {
         debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
     }

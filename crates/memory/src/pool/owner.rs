@@ -5,8 +5,8 @@ use crate::device::StreamId;
 /// The owner of a free block: the zero, one or many streams whose queued work may still use the
 /// block.
 ///
-/// Pools carry the owner and merge it when they coalesce blocks. Only the layer above waits for
-/// streams.
+/// Pools store the owner of each free block, and merge the owners of blocks that they coalesce.
+/// Only the layer above waits for streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamOwner(u16);
 

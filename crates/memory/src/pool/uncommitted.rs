@@ -80,8 +80,8 @@ fn key(blocks: &BlockTable, index: u32) -> SizeOrder {
 }
 
 /// Returns the pages of one uncommitted block to commit for a free block of `bytes`. The pages are
-/// at the front of the uncommitted block or at its back, next to a free block. If the whole
-/// uncommitted block is committed, the free blocks before and after it are joined.
+/// at the front or the back of the uncommitted block, where they extend a free neighbour, if any.
+/// If the whole uncommitted block is committed, the free blocks before and after it are joined.
 fn best_pages(blocks: &BlockTable, node: u32, bytes: u64, page_bytes: u64) -> Option<Pages> {
     let BlockNode {
         bytes: uncommitted_bytes,

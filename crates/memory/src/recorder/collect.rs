@@ -1,4 +1,4 @@
-//! A profile of the events of all rings.
+//! Builds a profile from the events of all rings.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -20,7 +20,7 @@ pub(super) struct Collected {
     complete_from_ns: u64,
 }
 
-/// The lines of the program by number, and their numbers.
+/// A numbering of the lines of the program.
 #[derive(Default)]
 struct CallSites {
     known: Vec<&'static Location<'static>>,
@@ -55,7 +55,8 @@ impl CallSites {
     }
 }
 
-/// The stacks of a profile, and their numbers by the recorder's numbers.
+/// A numbering of the stacks of a profile. `numbers` maps the recorder's number of a stack to its
+/// number in the profile.
 #[derive(Default)]
 struct StackTable {
     frames: Vec<Vec<Frame>>,
@@ -76,7 +77,7 @@ impl StackTable {
 
 impl Recorder {
     /// Returns the events since `mark`, of a device that had reserved `segments` at that time. If
-    /// events were lost, `counters` returns the live and the reserved bytes of the device.
+    /// events were lost, calls `counters` for the live and the reserved bytes of the device.
     pub(crate) fn profile(
         &self,
         mark: &RecordingStart,

@@ -21,7 +21,7 @@ pub(super) const WORDS: usize = 5;
 pub(crate) struct EventRecord {
     pub(crate) kind: EventKind,
     pub(crate) stream: StreamId,
-    /// The stack of an allocation, if a recording needs it. The recorder captures it.
+    /// The stack of an allocation. The recorder captures the stack if a recording needs it.
     pub(crate) stack: StackNumber,
     pub(crate) scope: ScopeNumber,
     pub(crate) call_site: Option<&'static Location<'static>>,

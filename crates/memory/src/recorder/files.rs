@@ -97,9 +97,9 @@ static PROFILED_PROCESS: AtomicU64 = AtomicU64::new(0);
 /// The token of the thread that holds [`WRITER`]; 0 if no thread holds it.
 static WRITING_THREAD: AtomicU64 = AtomicU64::new(0);
 
-/// Records a device from now on, and writes its report at exit. The file name of a rank contains
-/// the rank. The file name of a further device contains the device's name. If the build supports
-/// backtraces, allocations have backtraces.
+/// Records a device from now on, and writes its report at exit. If a launcher started several
+/// ranks, the file name contains the rank. If another device is recorded already, the file name
+/// contains this device's name. If the build supports backtraces, allocations have backtraces.
 ///
 /// # Errors
 ///
@@ -194,8 +194,8 @@ extern "C" fn write_at_exit() {
     write_all();
 }
 
-/// Writes the reports of all devices. If another thread is writing them, waits for this thread
-/// first. If the calling thread is writing them, does nothing: a destructor of the program has
+/// Writes the reports of all devices. If another thread is writing reports, waits for that thread
+/// first. If the calling thread is writing reports, does nothing: a destructor of the program has
 /// called `exit`. Does nothing in a forked child.
 fn write_all() {
     let thread = thread_token();

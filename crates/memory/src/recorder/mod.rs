@@ -42,13 +42,13 @@ pub(crate) use scratch::{ScratchRegion, is_inside};
 use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 
-/// The events of one device.
+/// The recorder of the events of one device.
 ///
 /// Invariant: rings are added, and never removed before the recorder ends.
 #[derive(Debug)]
 pub struct Recorder {
-    /// The key of this recorder's rings in a thread's cache. The key changes whenever rings get
-    /// longer, and no other recorder ever has this key.
+    /// The key of this recorder's rings among the known rings of a thread. The key changes whenever
+    /// rings get longer, and no other recorder ever has this key.
     key: AtomicU64,
     began: Instant,
     began_at: SystemTime,
@@ -81,7 +81,7 @@ pub(crate) struct RecordingStart {
     time_ns: u64,
     /// The number of events without a ring before the start.
     lost: u64,
-    /// The number of events that each ring had, by its index.
+    /// The number of events that were written to each ring before the start, by the ring's index.
     written: Vec<u64>,
     backtraces: bool,
 }

@@ -95,7 +95,7 @@ impl Ring {
     pub(super) fn write(&self, time_ns: u64, event: &EventRecord) {
         let number = self.written.load(Ordering::Relaxed);
         let slot = self.slot(number);
-        // A reader that sees a word of this event also sees that `written` has reached its number.
+        // A reader that sees a word of this event also sees that `written` has reached `number`.
         // The reader then drops the overwritten event.
         fence(Ordering::Release);
         for (word, value) in self.words[slot].iter().zip(event.to_words(time_ns)) {

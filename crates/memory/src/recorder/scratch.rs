@@ -1,5 +1,5 @@
 //! Requests for scratch memory inside of an operation. All requests are counted, but only the
-//! requests that are live at the peak of scratch memory are listed.
+//! requests that are live at the peak of scratch memory are listed, each as an event.
 //!
 //! An operation that computes in blocks makes thousands of requests for memory that it frees
 //! itself. Recording each request would hide the program's own requests, and fill the ring.

@@ -1,4 +1,4 @@
-//! A simulated driver: its calls for memory are counted and charged.
+//! A simulated driver: counts the calls for memory, and charges a cost for each call.
 //!
 //! The cost of each call is from a table of published measurements, [`DriverCosts`]. So the times
 //! are simulated: no GPU was run. A [`DriverLedger`] adds the times up.

@@ -1,8 +1,8 @@
 //! The expandable source: address ranges reserved ahead, with pages committed on demand.
 //!
-//! Only needed pages are committed, because a commit costs far less than the first write to a page.
-//! So `reserved_bytes` stays at the working set. In contrast, separate reservations cannot grow, so
-//! the sizes of such segments rise with the bytes of the pool.
+//! Pages are committed only when they are needed, so `reserved_bytes` stays at the working set. The
+//! commits cost little: a commit is far cheaper than the first write to the page. In contrast,
+//! separate segments cannot grow in place, so their sizes rise with the bytes of the pool.
 
 use super::direct::{DirectSource, outside_ranges};
 use super::{ReserveAt, Source, SourcePart};
@@ -24,8 +24,8 @@ pub(crate) struct Expandable {
     backend: Arc<dyn Backend>,
     page_bytes: u64,
     cost: PageCost,
-    /// The limit, or the device's memory without a limit. This field and `committed_bytes` are
-    /// plain numbers, which publish no memory.
+    /// The limit, or the device's memory without a limit. This field and `committed_bytes` publish
+    /// no memory, so relaxed accesses suffice.
     usable_bytes: AtomicU64,
     committed_bytes: AtomicU64,
     /// The number of times that the largest handle was halved, plus 1. Without a limit, 0 until

@@ -134,7 +134,7 @@ pub(crate) mod barrier {
         static SYMMETRIC: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Runs a model on a platform without heavy barriers.
+    /// Runs a model as on a platform without asymmetric barriers.
     #[cfg(test)]
     pub(crate) fn without(model: impl FnOnce()) {
         SYMMETRIC.set(true);

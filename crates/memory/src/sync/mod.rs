@@ -31,8 +31,8 @@ pub(crate) use loom_shim::*;
 #[cfg(not(loom))]
 pub(crate) use plain::*;
 
-/// A marker of values that stay on their thread: they are neither `Send` nor `Sync`, and the
-/// compiler's error says ``*const StaysOnItsThread` cannot be sent``.
+/// A marker field that makes a type neither `Send` nor `Sync`. The compiler's error says
+/// ``*const StaysOnItsThread` cannot be sent``.
 pub type OfThisThread = PhantomData<*const StaysOnItsThread>;
 
 /// The name in the compiler's error; see [`OfThisThread`].

@@ -41,7 +41,7 @@ pub enum Communicator {}
 #[derive(Debug)]
 pub enum Registration {}
 
-/// A stub of a thread's current context.
+/// A stub of the guard that restores a thread's current context.
 #[derive(Debug)]
 pub struct CurrentContext;
 

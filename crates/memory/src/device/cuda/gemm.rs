@@ -56,9 +56,9 @@ pub struct GemmOperand {
 pub struct Gemm {
     /// The type of the operands.
     pub element: GemmType,
-    /// The type of the products: the operands' type, or `F32` for narrower operands.
+    /// The type of the products: the operands' type. Products of `F16` or `Bf16` may also be `F32`.
     pub product: GemmType,
-    /// The lengths of the axes; none is 0.
+    /// The rows of each product. `rows`, `inner` and `columns` are above 0.
     pub rows: usize,
     pub inner: usize,
     pub columns: usize,
@@ -74,12 +74,12 @@ pub struct Gemm {
 }
 
 /// The arguments of one call of cuBLAS, which is column-major. The operands of a [`Gemm`] are
-/// swapped: the transpose of a product is the product of the transposes in reverse order.
+/// swapped, because (AB)ᵀ = BᵀAᵀ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmCall {
     /// Set for each operand that is transposed.
     pub transposed: [bool; 2],
-    /// Rows and columns of the column-major product, and the inner length.
+    /// cuBLAS's m, n and k: the rows and columns of the column-major product, and the inner length.
     pub lengths: [i32; 3],
     /// The operands and the product.
     pub addresses: [DevicePtr; 3],

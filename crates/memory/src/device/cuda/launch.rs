@@ -85,7 +85,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Adds a parameter of these bytes.
+    /// Adds a parameter whose value is `bytes`.
     pub fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.resize(self.bytes.len().next_multiple_of(16), 0);
         self.offsets.push(self.bytes.len());

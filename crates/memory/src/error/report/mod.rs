@@ -82,13 +82,13 @@ pub struct CacheUse {
     pub live_bytes: u64,
     /// The peak of `live_bytes`.
     pub peak_live_bytes: u64,
-    /// The upper bound of the pool memory that `peak_live_bytes` occupied.
+    /// An upper bound of the pool memory that the blocks of `peak_live_bytes` occupied.
     pub(crate) peak_taken_bytes: u64,
-    /// The live blocks that outlived their entry.
+    /// The number of live blocks that outlived their entry.
     pub escaped_blocks: u64,
-    /// The rise of live bytes from exit to exit, since the last fall.
+    /// The rise of the bytes live at an exit, since they last fell from one exit to the next.
     pub grown_bytes: u64,
-    /// The number of entries of this rise.
+    /// The number of entries in which the bytes live at an exit rose by `grown_bytes`.
     pub grown_entries: u64,
     /// The names of the other threads that are inside the scope, and have idle blocks.
     pub entered_by: Vec<String>,
@@ -104,7 +104,7 @@ pub struct CacheUse {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LineUse {
-    /// The line.
+    /// The line that allocated the memory.
     pub call_site: &'static Location<'static>,
     /// The bytes of the line's blocks.
     pub bytes: u64,
@@ -184,8 +184,9 @@ impl OutOfMemoryReport {
         }
     }
 
-    /// Returns the phrase for the request. If its size in the pool prints differently, the phrase
-    /// contains this size.
+    /// Returns the subject of a sentence about a request that is too large on its own. If
+    /// `rounded_bytes` prints differently from `requested_bytes`, the phrase contains
+    /// `rounded_bytes`.
     fn request_alone(&self) -> String {
         let requested = ByteSize(self.requested_bytes).to_string();
         let rounded = ByteSize(self.rounded_bytes).to_string();

@@ -1,4 +1,4 @@
-//! Tests of the sentences of a report.
+//! Tests of the remedies in out-of-memory reports.
 
 use super::*;
 

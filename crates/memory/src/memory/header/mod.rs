@@ -67,7 +67,7 @@ pub(crate) struct Header {
     /// The home's clock when the block was last handed out, and [`SHARED`] if another stream used
     /// the block.
     epoch: AtomicU64,
-    /// The index of the holder's allocation record in its home.
+    /// The index of the block's current allocation record in its home.
     pub(crate) record_index: u32,
     /// The uses of the block by streams since it was handed out, for operations that cross streams.
     uses: Uses,
@@ -157,7 +157,7 @@ impl Header {
         with_mut(&mut self.epoch, |own| *own = epoch);
     }
 
-    /// Reassigns an idle header to a block of `stream`.
+    /// Makes `stream` the own stream of an idle header's block.
     #[cold]
     pub(crate) fn follow(&mut self, stream: StreamId) {
         self.block.stream = stream;
@@ -240,7 +240,7 @@ impl Header {
         self.block
     }
 
-    /// Hands the block out to its first handle, whose holder requested `requested_bytes`.
+    /// Hands the block out to its first handle, for a request of `requested_bytes`.
     #[inline]
     pub(crate) fn hand_out(mut self: Box<Self>, requested_bytes: u64, epoch: u64) -> HandedOut {
         self.watch.own();

@@ -33,13 +33,13 @@ const SHARED_REQUEST_BYTES: u64 = 10 << 20;
 const SHARED_SEGMENT_BYTES: u64 = 20 << 20;
 /// The unit of the segments of larger requests, each of which has its own segment.
 const SEGMENT_UNIT_BYTES: u64 = 2 << 20;
-/// The divisor of the large segments' total. A new large segment has at least the quotient, so that
-/// a growing program reserves rarely.
+/// A new large segment is at least as long as the total of the large segments, divided by this
+/// number. So a growing program reserves rarely.
 const GROWTH_DIVISOR: u64 = 8;
 /// The upper bound of the growth by [`GROWTH_DIVISOR`].
 const MAX_GROWTH_BYTES: u64 = 512 << 20;
 
-/// The default pool.
+/// The best-fit pool, which is the default.
 ///
 /// Invariants:
 /// - the blocks of a segment or range, from `first` along `after`, tile the segment or range

@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 1 << 63;
 #[derive(Debug)]
 pub struct SimulatedPool {
     model: PoolModel,
-    /// The highest end of a block so far, in pool bytes.
+    /// The highest end of a block so far, in bytes.
     peak_end: u64,
 }
 

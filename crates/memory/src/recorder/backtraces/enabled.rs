@@ -86,8 +86,8 @@ fn position(frames: &[Frame], line: &Location<'_>) -> Option<usize> {
     frames.iter().position(is_of_line)
 }
 
-/// Returns the number of leading frames to skip. They end with the first run of frames of this
-/// crate and of libraries.
+/// Returns the number of leading frames to skip. The skipped frames end with the first run of
+/// frames of this crate and of libraries.
 fn own_frames(frames: &[Frame]) -> usize {
     const OWN: [&str; 6] = [
         "cachescope::",

@@ -24,16 +24,16 @@ pub(crate) fn is_asymmetric() -> bool {
     KNOWN.load(Ordering::Relaxed) == YES
 }
 
-/// Makes a system call of about half a microsecond. The first call registers the process on demand,
-/// because this needs milliseconds if other threads are running.
+/// Makes a system call of about half a microsecond. The process is registered only at the first
+/// call, because a registration needs milliseconds if other threads are running.
 #[cold]
 pub(crate) fn heavy_barrier() {
     fence(Ordering::SeqCst);
     if !is_asymmetric() {
         return;
     }
-    // The process is not registered yet, or is a fork, which must register again. If a filter
-    // forbids the call, one thread sees the other thread's store at its next check.
+    // The process is not registered yet, or is a fork, which must register again. If a filter of
+    // system calls forbids the call, one thread sees the other thread's store at its next check.
     if membarrier(BARRIER) < 0 && membarrier(REGISTER) == 0 {
         membarrier(BARRIER);
     }

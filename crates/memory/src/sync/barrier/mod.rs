@@ -1,7 +1,7 @@
 //! Asymmetric barriers. Let two threads each store one value, pass a barrier and load the other
-//! thread's value. Then at least one thread sees the other's store. The frequent thread uses the
-//! light barrier, which only restrains the compiler. The rare thread uses the heavy barrier, which
-//! orders all processors of the process at that moment.
+//! thread's value. Then at least one thread sees the other's store. The thread that passes often
+//! uses the light barrier, which only restrains the compiler. The thread that passes rarely uses
+//! the heavy barrier, which orders all processors of the process at that moment.
 //!
 //! If the system lacks the call for the heavy barrier, [`is_asymmetric`] is false, and the heavy
 //! barrier is a fence. Then both threads must use the heavy barrier.

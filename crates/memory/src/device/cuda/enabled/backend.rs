@@ -70,7 +70,7 @@ impl Backend for Cuda {
         Ok(())
     }
 
-    /// Copies through buffers: the host empties one buffer while the device fills the next.
+    /// Copies through staging buffers: the host empties one buffer while the device fills the next.
     unsafe fn download(
         &self,
         stream: StreamId,

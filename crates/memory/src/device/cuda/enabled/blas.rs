@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// NVIDIA's recommended workspace sizes: since Hopper, and before Hopper. A handle without a
-/// workspace works too.
+/// NVIDIA's recommended workspace sizes: since Hopper, and before Hopper. If there is no memory for
+/// a workspace, the handle works without one.
 const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 
 /// The cuBLAS handles of a device, one per stream, created at the stream's first product. Each
@@ -138,9 +138,9 @@ impl Blas {
         .map_err(|failure| self.error("preparing cuBLAS", failure))
     }
 
-    /// Destroys an unused handle, after the captures in progress; errors cannot be reported.
+    /// Destroys an unused handle, once no capture is in progress. Errors cannot be reported.
     fn destroy(&self, functions: &'static Functions, handle: BlasHandle) {
-        // The stream may be destroyed before the handle.
+        // The handle is detached from its stream, which may be destroyed before the handle.
         // SAFETY: the handle was made by `make`.
         let _ = unsafe { functions.set_stream(handle.raw.0, ptr::null_mut()) };
         let context = Arc::clone(&self.context);

@@ -1,14 +1,14 @@
-//! The captures in progress in a context, and the library calls that would end the captures.
+//! The captures in progress in a context, and the library calls that would invalidate the captures.
 //!
-//! A wait for a whole context ends each capture in the context with an error. This holds in each
-//! capture mode, whichever thread or device captures. cuBLAS and cuSOLVER wait for the context when
+//! A wait for a whole context invalidates each capture in the context. This holds in each capture
+//! mode, whichever thread or device captures. cuBLAS and cuSOLVER wait for the context when
 //! a handle is destroyed. cuFFT waits when it makes a plan for a length with a prime factor above
 //! 127. So captures and these calls exclude each other.
 //!
-//! A capture is published before the earlier work of its stream is done. So no other thread submits
-//! more work meanwhile. Until the driver begins to capture, another thread may still record an
-//! event behind the earlier work. A lock held during the wait would block that thread. But the
-//! earlier work may be an exchange that needs the thread.
+//! `StreamTable::begin_capture` publishes a capture, and then waits for the earlier work of the
+//! stream. So no other thread submits more work during the wait. Another thread may still record an
+//! event behind the earlier work, which takes the lock of the stream's `progress`. The wait does
+//! not hold this lock, because the earlier work may be an exchange that needs the other thread.
 
 #![cfg_attr(
     not(feature = "fft"),

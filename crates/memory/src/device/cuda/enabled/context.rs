@@ -3,7 +3,7 @@
 //! A device without data has a context over an imitated driver, whose functions do nothing.
 //! `SimulatedDriver` models the device's segments and pages. The driver is the lowest layer at
 //! which a GPU can be imitated. So all code above the driver is the code of a real GPU. No
-//! operation needs a second description of its memory.
+//! operation needs a separate model of its memory use.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;
@@ -236,7 +236,7 @@ impl Context {
 pub struct CurrentContext(Option<(&'static Driver, CUcontext)>);
 
 impl CurrentContext {
-    /// Returns the context that is current now. Loads the driver.
+    /// Returns a guard for the context that is current now. Loads the driver.
     pub fn get() -> Self {
         let current = Driver::get().ok().and_then(|driver| {
             let mut current: CUcontext = ptr::null_mut();

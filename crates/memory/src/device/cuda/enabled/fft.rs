@@ -223,7 +223,7 @@ impl Drop for Fft {
             return;
         };
         for cached in &plans {
-            // The stream may be destroyed before the plan.
+            // The plan is detached from its stream, which may be destroyed before the plan.
             // SAFETY: the handle was made by `make`.
             let _ = unsafe { functions.set_stream(cached.handle, ptr::null_mut()) };
         }

@@ -246,7 +246,7 @@ impl Cuda {
             destroyed?;
             Ok(executable)
         });
-        // After this call, work of other threads on the stream is no longer captured.
+        // The driver no longer captures the stream, so other threads may submit to it again.
         self.streams.end_capture(stream);
         self.context.captures.end();
         ended

@@ -97,8 +97,8 @@ impl Cuda {
         Self::over(Context::of(ordinal)?)
     }
 
-    /// Creates a device without data, with `total_bytes` of memory. `ledger` charges the device's
-    /// driver calls.
+    /// Creates a device without data, with `total_bytes` of memory. The device's driver calls are
+    /// charged to `ledger`.
     pub fn meta(
         ledger: DriverLedger,
         total_bytes: u64,
@@ -242,8 +242,9 @@ impl Cuda {
             .import(std::ptr::with_exposed_provenance_mut(raw))
     }
 
-    /// Records that an exchange of the group `key` is about to be aborted, without writing its
-    /// target. Calls that wait for the device return the error until the group is forgotten.
+    /// Records `error` for an exchange of the group `key` that is about to be aborted, so that its
+    /// target is not written. Calls that wait for the device return `error` until the group is
+    /// forgotten.
     pub fn fail_communication(&self, key: u64, error: Error) {
         self.aborted.lock().push((key, error));
     }

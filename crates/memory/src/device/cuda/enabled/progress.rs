@@ -51,8 +51,8 @@ impl StreamProgress {
         self.outstanding.get(index).copied()
     }
 
-    /// Completes the first positions whose events the driver has passed. So the unfinished work
-    /// bounds the number of events, even in a program that records events and never waits.
+    /// Marks the leading positions whose events are complete as done. So the unfinished work bounds
+    /// the number of events, even in a program that records events and never waits.
     pub(super) fn poll_completed(&mut self, driver: &Driver) -> DriverResult {
         while let Some(&(position, event)) = self.outstanding.front() {
             if !is_done(driver, event)? {

@@ -119,9 +119,9 @@ impl Solver {
         Ok(raw)
     }
 
-    /// Destroys an unused handle, after the captures in progress; errors cannot be reported.
+    /// Destroys an unused handle, once no capture is in progress. Errors cannot be reported.
     fn destroy(&self, functions: &'static Functions, handle: RawHandle<c_void>) {
-        // The stream may be destroyed before the handle.
+        // The handle is detached from its stream, which may be destroyed before the handle.
         // SAFETY: the handle was made by `make`.
         let _ = unsafe { functions.set_stream(handle.0, ptr::null_mut()) };
         let context = Arc::clone(&self.context);

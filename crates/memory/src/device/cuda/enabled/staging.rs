@@ -41,7 +41,8 @@ impl StagingBuffer {
         BUFFER_BYTES - self.used
     }
 
-    /// Suballocates the next `bytes` bytes for `stream`. The caller has checked the room.
+    /// Suballocates the next `bytes` bytes for `stream`. The caller has checked that
+    /// [`room`](Self::room) suffices.
     pub(super) fn suballocate(&mut self, stream: StreamId, bytes: usize) -> *mut u8 {
         debug_assert!(bytes <= self.room());
         let offset = self.used;

@@ -17,7 +17,7 @@ use crate::error::Result;
 const DOUBLED_FROM_BYTES: usize = 64 << 10;
 
 impl Cuda {
-    /// Copies a part that fits in a staging buffer.
+    /// Copies one part of an upload. The part fits in a staging buffer.
     ///
     /// # Safety
     ///
@@ -54,9 +54,9 @@ impl Cuda {
         outcome
     }
 
-    /// Submits the copy of a part that fits in a staging buffer. If there is no free buffer, copies
-    /// without a buffer, waits, and returns `None`. The last part needs no event, because its
-    /// receiver waits for the whole stream.
+    /// Submits the copy of one part of a download. The part fits in a staging buffer. If there is
+    /// no free buffer, copies without a buffer, waits, and returns `None`. The last part needs no
+    /// event, because [`receive`](Self::receive) then waits for the whole stream.
     ///
     /// # Safety
     ///
@@ -109,7 +109,7 @@ impl Cuda {
         }
     }
 
-    /// Waits for a part and copies it to its target.
+    /// Waits until the device has written `part`, and copies it to its target.
     pub(super) fn receive(&self, part: PendingDownload<'_>) -> Result<()> {
         let PendingDownload {
             mut buffer,

@@ -45,8 +45,8 @@ impl CacheKey {
 }
 
 impl DiskCache {
-    /// Uses the directory `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's cache
-    /// directory. An empty variable disables the cache.
+    /// Returns the cache in the directory that `CACHESCOPE_KERNEL_CACHE` names, else in
+    /// `cachescope` in the user's cache directory. An empty variable disables the cache.
     pub(super) fn of_environment() -> Self {
         let folder = match env::var_os("CACHESCOPE_KERNEL_CACHE") {
             Some(folder) if folder.is_empty() => None,

@@ -65,8 +65,8 @@ impl CompileTarget {
     }
 }
 
-/// Returns the target for `capability`: its own code if `architectures` contains it, else PTX of
-/// the latest earlier architecture.
+/// Returns `Code` for a compute capability that `architectures` contains. For any other capability,
+/// returns `Virtual` for the latest earlier architecture.
 fn target(architectures: &[i32], (major, minor): (u32, u32)) -> CompileTarget {
     let own = (major * 10 + minor) as i32;
     if architectures.contains(&own) {

@@ -44,7 +44,7 @@ fn on_ranks<T: Send>(
     Some(results.unwrap())
 }
 
-/// Allocates memory, and copies these elements to it in the order of stream 0.
+/// Allocates memory, and copies `words` to it in the order of stream 0.
 fn upload(cuda: &Cuda, words: &[i32]) -> Result<DevicePtr> {
     let bytes: &[u8] = bytemuck::cast_slice(words);
     let memory = cuda.reserve(bytes.len() as u64)?.expect("there is room");

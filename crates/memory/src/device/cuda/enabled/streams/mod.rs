@@ -242,7 +242,7 @@ impl StreamTable {
     pub(super) fn begin_capture(&self, stream: StreamId) -> Result<()> {
         self.capture.begin(stream)?;
         let finished = self.get(stream).and_then(|entry| {
-            // A thread that read the state before the capture began finishes its driver call first.
+            // A thread that checked `capture` before the capture began finishes its driver call.
             while entry.active_calls.load(Ordering::SeqCst) > 0 {
                 yield_now();
             }
@@ -344,7 +344,8 @@ impl StreamTable {
         let Some((position, recorded)) = recorded else {
             return Ok(());
         };
-        // Only the calling thread is checked: captures of other threads are later than the event.
+        // Only the calling thread is checked, because captures of other threads began after the
+        // event.
         self.capture.check_not_capturing("waiting")?;
         // SAFETY: the event is destroyed with its stream. Other threads may have found the event
         // done, and recorded it again later on its stream. Then this call waits longer than needed.

@@ -13,8 +13,8 @@ use crate::device::cuda::enabled::error::DriverResult;
 use crate::device::{StreamId, TimeMark, TimeSpan};
 use crate::error::Result;
 
-/// The longest time to measure from one base. The driver returns times as `f32` milliseconds. Up to
-/// this length, rounding is below the timer's own resolution of 0.5 µs.
+/// The distance from `base` beyond which a mark becomes the new base. The driver returns times as
+/// `f32` milliseconds. Up to this distance, the rounding is below the timer's resolution of 0.5 µs.
 const LONGEST_FROM_BASE: Duration = Duration::from_secs(4);
 
 type TimedEvent = RawHandle<CUevent_st>;
@@ -24,7 +24,8 @@ type TimedEvent = RawHandle<CUevent_st>;
 pub(super) struct Timing {
     events: Vec<TimedEvent>,
     unused: Vec<TimeMark>,
-    /// An event that the device has passed, and its time.
+    /// A mark that the device has passed, and its time on the host's clock. The times of all other
+    /// marks are measured from it.
     base: Option<(TimeMark, Instant)>,
 }
 
@@ -54,8 +55,8 @@ impl Timing {
         Ok(f64::from(milliseconds) / 1e3)
     }
 
-    /// Returns the time at which the device passed a mark; `None` if the mark is not passed, or
-    /// without a base.
+    /// Returns the time at which the device passed a mark; `None` if the mark is not passed, or if
+    /// there is no base.
     fn time_of(&self, driver: &Driver, mark: TimeMark) -> DriverResult<Option<Instant>> {
         let Some((base, base_time)) = self.base else {
             return Ok(None);
@@ -102,7 +103,7 @@ impl StreamTable {
         passed.map(drop)
     }
 
-    /// Lets the device pass a mark at once, and returns the time.
+    /// Records the event of `mark` on a new stream, waits for the event, and returns the time.
     fn pass_at_once(&self, mark: TimeMark) -> Result<Instant> {
         let event = self.timing.lock().event(mark).0;
         let stream = self.new_raw()?;
