@@ -2,7 +2,7 @@
 //! for `f32` and `f64`.
 //!
 //! rustfft and realfft are generic, and compiling them for a type takes long. Therefore this crate
-//! compiles them once. [`Transformed`] is a table of functions over slices that are not generic. No
+//! compiles them once. The functions of [`Transformed`] take slices, and are not generic. No
 //! signature names a type of rustfft or realfft. If `cachescope` or a program that uses it is
 //! edited, nothing of rustfft or realfft is compiled again.
 //!

@@ -8,10 +8,11 @@ use crate::{Complex, Direction, OrOutOfMemory, OutOfMemory};
 pub const MOST: usize = 64;
 
 /// The maximum total length of the rows of all cached plans. A plan takes slightly more memory than
-/// a row.
+/// a row of its length.
 pub const MOST_NUMBERS: usize = 1 << 23;
 
-/// The number of plans that are cached at any length: a transform and its inverse.
+/// The number of most recent plans that stay cached even if they exceed [`MOST_NUMBERS`]: a
+/// transform and its inverse.
 const LEAST: usize = 2;
 
 /// Recently used plans of one kind, with the most recently used plan at the end. All keys are

@@ -5,16 +5,17 @@ use crate::compiled_or;
 use crate::walk::Walk;
 use crate::{AnyElement, DType, Float};
 
-/// The number of pairs between two checks for a pair that differs. Within a chunk there is no
+/// The number of pairs between two checks for a pair that differs. Between two checks there is no
 /// branch, so the compiler makes vector code.
 const CHUNK: usize = 128;
 
 /// A function that returns whether the elements of each pair are equal. The walk determines the
-/// addresses of the pairs. The elements must be of the loop's type, and readable.
+/// addresses of the pairs. The elements must be of type [`EqualLoops::element`], and readable.
 pub type EqualLoop = unsafe fn([*const u8; 2], &Walk<2>) -> bool;
 
 /// A function that returns whether the elements of each pair are within a tolerance. The walk
-/// determines the addresses of the pairs. The elements must be of the loop's type, and readable.
+/// determines the addresses of the pairs. The elements must be of type [`CloseLoops::element`], and
+/// readable.
 pub type CloseLoop = unsafe fn([*const u8; 2], &Walk<2>, Tolerance) -> bool;
 
 /// The loop that compares elements of one type.

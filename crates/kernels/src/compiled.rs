@@ -4,10 +4,10 @@
 /// of `DType`.
 pub const COMPILED_TYPES: usize = 2;
 
-/// Returns a reference to the entry for `$T` of a table of
-/// [`COMPILED_TYPES`](compiled::COMPILED_TYPES). If the table has no entry for the type, returns a
-/// reference to `$own`. The loops of `$own` are compiled in the crate that uses them. A table is a
-/// static: a constant with a function's address would make the compiler compile the function
+/// Returns a reference to the entry for `$T` of `$table`, which has
+/// [`COMPILED_TYPES`](compiled::COMPILED_TYPES) entries. If `$table` has no entry for `$T`, returns
+/// a reference to `$own`. The loops of `$own` are compiled in the crate that uses them. A table is
+/// a static: a constant with a function's address would make the compiler compile the function
 /// wherever the constant is used.
 #[doc(hidden)]
 #[macro_export]

@@ -8,8 +8,8 @@ use crate::vector::{Loop, vectorised};
 use crate::walk::Walk;
 use crate::{AnyElement, DType, Float, Integer};
 
-/// The number of tables of a short list of counts. With several tables, the count of an element
-/// does not wait for the count of an equal element before it.
+/// The number of tables for fewer than [`MANY`] counts. With several tables, the count of an
+/// element does not wait for the count of an equal element before it.
 const TABLES: usize = 4;
 
 /// The minimum number of counts for which one table is enough.
@@ -21,8 +21,8 @@ const MANY: usize = 1 << 12;
 pub struct IntegerLoops {
     /// The type of the integers.
     pub element: DType,
-    /// Adds the number of occurrences of each integer to the counts, as [`tables_length`] says.
-    /// Stops at the first integer that has no count, and returns it.
+    /// Adds the number of occurrences of each integer to the first table of counts (see
+    /// [`tables_length`]). Stops at the first integer that has no count, and returns it.
     pub count: unsafe fn(*const u8, &Walk<1>, &mut [i64], usize) -> Option<i128>,
     /// Returns the first integer outside of a range.
     pub first_outside: unsafe fn(*const u8, &Walk<1>, Range<i64>) -> Option<i128>,
@@ -35,8 +35,8 @@ pub struct BinLoops {
     pub element: DType,
     /// Rounds a number to the type.
     pub round: fn(f64) -> f64,
-    /// Adds the number of elements between two adjacent edges to the counts, as
-    /// [`tables_length`] says. There is one edge more than counts, and no element is beyond the
+    /// Adds the number of elements between each two adjacent edges to the first table of counts
+    /// (see [`tables_length`]). There is one edge more than counts, and no element is beyond the
     /// edges. The walk determines the addresses of the elements, which must be of this type, and
     /// readable.
     pub count: unsafe fn(*const u8, &Walk<1>, &mut [i64], &[f64]),
@@ -74,7 +74,7 @@ impl BinLoops {
     }
 }
 
-/// Returns the length of the list of zeros in which a loop makes `length` counts: one or more
+/// Returns the length of the list of zeros that a loop needs for `length` counts: one or more
 /// tables of counts. The loop adds all tables to the first one.
 pub fn tables_length(length: usize) -> usize {
     if length < MANY {
@@ -134,8 +134,8 @@ fn bin_among<T: Float>(edges: &[f64]) -> impl Fn(T) -> usize {
     }
 }
 
-/// Adds the number of elements of each place below `length` to the first table, or returns the
-/// first element whose place is not below `length`.
+/// Counts the elements of each `place` below `length`, in the first table. If the place of an
+/// element is not below `length`, returns the element.
 ///
 /// # Safety
 ///
@@ -161,7 +161,7 @@ unsafe fn tally<T: AnyElement>(
     }
 }
 
-/// Like [`tally`], in `COUNT` tables.
+/// Like [`tally`], but with `COUNT` tables.
 ///
 /// # Safety
 ///

@@ -76,7 +76,7 @@ impl DType {
         }
     }
 
-    /// Returns the name of NumPy's type, which `np.dtype` accepts.
+    /// Returns the name of the corresponding NumPy type, as `np.dtype` accepts it.
     ///
     /// NumPy has no type for [`Bf16`](Self::Bf16). The package `ml_dtypes` adds this type as
     /// `bfloat16`.

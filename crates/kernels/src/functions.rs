@@ -39,11 +39,11 @@
 //! - `exact`, of a `float` or a `power`: the function in `f64`, as the reference for the errors of
 //!   `f32`;
 //! - `ulps`, of a `float` or a `power`: the largest errors in units in the last place. `f32` is the
-//!   error on the host. `f64` is the error on the host for arguments up to a size. If the standard
-//!   library computes the function, `f64` is omitted. `cuda` is the error of `f32` on CUDA,
-//!   relative to the exact result. The error is half a unit more than in the CUDA programming guide
-//!   ("Mathematical Functions", CUDA 12). The guide's errors are relative to the number nearest to
-//!   the exact result.
+//!   error on the host. `f64` is the error on the host for arguments up to a given magnitude. If
+//!   the standard library computes the function, `f64` is omitted. `cuda` is the error of `f32` on
+//!   CUDA, relative to the exact result. The error is half a unit more than in the CUDA programming
+//!   guide ("Mathematical Functions", CUDA 12). The guide's errors are relative to the number
+//!   nearest to the exact result.
 //!
 //! Operators, `cast` and `select` are declared in `src/ops/expression/elementwise/` and in
 //! `elementwise/` of this crate. The signatures of `cast` and `select` differ from those that a row
@@ -221,7 +221,7 @@ macro_rules! functions {
         }
 
         /// Raises each integer to the power of an integer. The result wraps. NumPy rejects negative
-        /// exponents. This function returns the integer part of such a power. The integer part is
+        /// exponents, but this function returns the integer part of the power. The integer part is
         /// 0, except for the bases 1 and −1, whose powers are 1 and −1. [`powi`](Self::powi) is for
         /// `i32` exponents, and [`powf`](Self::powf) is for floats.
         pow Pow(x, exponent) integer {
@@ -315,8 +315,8 @@ macro_rules! functions {
         }
 
         /// Raises each element to the power of an `i32`, or of the matching element of an array of
-        /// `i32`. Powers of integers wrap. NumPy rejects negative exponents of integers. This
-        /// function returns the integer part of such a power. The integer part is 0, except for the
+        /// `i32`. Powers of integers wrap. NumPy rejects negative exponents of integers, but this
+        /// function returns the integer part of the power. The integer part is 0, except for the
         /// bases 1 and −1, whose powers are 1 and −1.
         powi Powi(x, exponent: i32) power {
             host: power::powi_f32(pass, x, exponent), power::powi_f64(x, exponent); rare: 64.0; cuda: "cs_powi(a, b)";
@@ -377,8 +377,8 @@ macro_rules! functions {
             exact: x.atan(); ulps: f32 0.51, cuda 2.5;
         }
 
-        /// Returns the angle in radians, from −π to π, of the point (second, first), seen from the
-        /// origin.
+        /// Returns the angle in radians, from −π to π, of the point (x, y), seen from the origin.
+        /// The first operand is y, and the second operand is x.
         atan2 Atan2(y, x) float {
             host: inverse::atan2_f32(pass, y, x), y.atan2(x); cuda: "atan2(a, b)";
             example: f32 [0.0, 1.0], [-1.0, 0.0] => [std::f32::consts::PI, std::f32::consts::FRAC_PI_2];

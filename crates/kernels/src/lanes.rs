@@ -54,7 +54,7 @@ impl Lanes {
     }
 }
 
-/// Adjacent lanes.
+/// The adjacent lanes of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     start: usize,
@@ -64,7 +64,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns the row-major indices of all elements of the lane, if they are contiguous.
+    /// If the job is one contiguous lane, returns the row-major indices of its elements.
     #[inline(always)]
     pub fn whole(&self) -> Option<Range<usize>> {
         (self.lanes.inner == 1).then(|| self.start..self.start + self.lanes.length)
@@ -162,8 +162,8 @@ pub struct LaneLoops {
     pub effort: usize,
 }
 
-/// Returns whether running sums of `dtype` carry a compensation for rounding errors. This is the
-/// case for `f64` and `Complex<f64>`, because no wider type exists.
+/// Returns whether running sums of `dtype` are compensated for rounding errors. This is the case
+/// for `f64` and `Complex<f64>`, because no wider type exists.
 pub const fn is_compensated(dtype: DType) -> bool {
     matches!(dtype, DType::F64 | DType::C64)
 }

@@ -33,7 +33,7 @@ unsafe impl Send for Untyped {}
 unsafe impl Sync for Untyped {}
 
 impl Untyped {
-    /// Returns the memory of `count` elements from this address on. The caller ensures that the
+    /// Returns the memory of `count` elements from address `base` on. The caller ensures that the
     /// elements exist, and that no other code uses them.
     pub fn new(base: *mut u8, count: usize) -> Self {
         Self { base, count }

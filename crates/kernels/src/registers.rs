@@ -15,8 +15,8 @@ pub unsafe trait VectorOf<T>: Copy {
     const LANES: usize;
     /// `true` if the processor has 32 registers, `false` if it has 16.
     const IS_WIDE: bool;
-    /// `true` for x86-64 without AVX2. Code for such processors is kept short, because they are
-    /// rare.
+    /// `true` for x86-64 without AVX2. Code for processors without AVX2 is kept short, because they
+    /// are rare.
     const IS_PLAIN: bool = false;
 
     /// # Safety

@@ -71,9 +71,9 @@ unsafe fn write<T: Element, const AFTER: bool>(
 /// Sorted elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Sorted<T> {
-    /// The address of the element at index 0.
+    /// The address of the element at index 0 of the array.
     pub elements: *const T,
-    /// The index of the first element.
+    /// The index in the array of the first sorted element.
     pub first: usize,
     /// The stride of the elements.
     pub step: isize,
@@ -125,7 +125,7 @@ impl<T: Element> Sorted<T> {
         }
     }
 
-    /// Returns the insertion positions of these values.
+    /// Returns the insertion positions of `values`.
     ///
     /// # Safety
     ///

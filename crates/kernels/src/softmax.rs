@@ -189,8 +189,8 @@ fn divisor_of<A: AnyElement, const LOG: bool, const FMA: bool>(total: f64) -> A 
     <A as AnyElement>::from_f64(divisor)
 }
 
-/// Returns whether each exponential replaces its element while the exponentials are summed. The
-/// elements must have the type of the computation.
+/// Returns whether each exponential replaces its element while the exponentials are summed. This
+/// requires elements of the type of the computation.
 #[inline(always)]
 fn keeps<T: Float, const LOG: bool>() -> bool {
     !LOG && TypeId::of::<T>() == TypeId::of::<In<T>>()

@@ -6,9 +6,10 @@
 //! is plain code over single elements, which the compiler vectorises. All code of the loop must be
 //! inlined. A function or closure that is not inlined is compiled only for the baseline.
 //!
-//! The packets of a SIMD crate would be in the signature of every function, including users'
-//! functions. They also have a fixed width. Plain code requires a rule: the body of a loop contains
-//! no branch, call or closure. An element that needs a branch is *rare*, and is computed again.
+//! The packet types of a SIMD crate are not used. They would be in the signature of every function,
+//! including users' functions, and have a fixed width. Instead, plain code requires a rule: the
+//! body of a loop contains no branch, call or closure. An element that needs a branch is *rare*,
+//! and is computed again.
 
 /// A loop that writes to `Out`.
 pub trait Loop<Out: ?Sized> {

@@ -52,8 +52,8 @@ impl<const K: usize> Walk<K> {
                 |(outer, inner): (&isize, &isize)| *outer == inner.wrapping_mul(length as isize);
             if outer.iter().zip(&strides).all(joins) {
                 *outer = strides;
-                // If the product overflows, an axis outside of these axes has length 0, such as the
-                // axis of no repetitions.
+                // If the product overflows, an outer axis has length 0, such as an axis of zero
+                // repetitions.
                 self.dims[last] = self.dims[last].wrapping_mul(length);
                 return;
             }

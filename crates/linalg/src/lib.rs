@@ -2,8 +2,8 @@
 //! `f64`.
 //!
 //! faer is generic, and compiling it for a type takes long. Therefore this crate compiles it once.
-//! [`Real`] is a table of functions over slices that are not generic. No signature names a type of
-//! faer. If `cachescope` or a program that uses it is edited, nothing of faer is compiled again.
+//! The functions of [`Real`] take slices, and are not generic. No signature names a type of faer.
+//! If `cachescope` or a program that uses it is edited, nothing of faer is compiled again.
 //!
 //! A matrix is a slice without gaps. Each function documents whether the slice has the rows or the
 //! columns of the matrix. The functions allocate their workspace from the system's allocator. If

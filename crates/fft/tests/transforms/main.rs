@@ -89,7 +89,7 @@ fn assert_close<T: Test>(got: &[Complex<T>], wanted: &[Complex<f64>], n: usize) 
     }
 }
 
-/// Returns values that no function may use.
+/// Returns memory whose initial contents no function may use.
 fn used<T: Test>(length: usize) -> Vec<Complex<T>> {
     vec![complex(Complex::new(f64::NAN, 7.0)); length]
 }
@@ -194,7 +194,7 @@ fn numbers_are_scaled() {
     );
 }
 
-/// Threads also make and drop plans meanwhile.
+/// While threads use plans, other threads make and drop plans.
 #[test]
 fn threads_share_plans() {
     thread::scope(|scope| {

@@ -42,13 +42,14 @@ fn both_directions_of_a_length_are_plans_of_their_own() {
     }
 }
 
-/// Returns the number of plans that a cache drops while plans of these lengths are made. The
-/// directions alternate, so that two plans may have one length.
+/// Returns the number of plans that a cache drops while plans of `lengths` are made. The directions
+/// alternate, so that two plans may have one length.
 fn dropped(lengths: impl IntoIterator<Item = usize>) -> usize {
     let cache: PlanCache<()> = PlanCache::new();
     let directions = [Direction::Forward, Direction::Inverse];
     let keys = lengths.into_iter().zip(directions.into_iter().cycle());
-    // The elements `()` take no memory, so a plan may have any length.
+    // A number with parts of type `()` takes no memory, so the cache's check for memory accepts any
+    // length.
     let plan = |key| cache.get::<()>(key, || Arc::new(())).unwrap();
     let plans: Vec<Arc<()>> = keys.map(plan).collect();
     let is_kept = |plan: &Arc<()>| Arc::strong_count(plan) > 1;

@@ -1,5 +1,5 @@
 //! The gradient of a kernel. Each element of the gradient is a sum over all images and results. A
-//! term is the gradient of a result times the image's element under the kernel's element.
+//! term is the gradient of a result times the image element that the kernel element multiplied.
 //!
 //! Images and gradients are packed into planes with rows of equal pitch. The gaps between the rows
 //! of the gradient are zeros, so a plane is one long row. A tile of sums covers some channels of

@@ -164,8 +164,8 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
             // SAFETY: the caller upholds this function's contract.
             unsafe {
                 match grid.vectors - vector {
-                    // If four vectors remain, two pairs take less time than three vectors and a
-                    // single vector.
+                    // If `N` is 3 and four vectors remain, two pairs take less time than a triple
+                    // and a single vector.
                     left if left >= N && left != N + 1 => {
                         let at = std::array::from_fn(|next| grid.position(vector + next));
                         self.run::<V, M, N>(at, weights, to);

@@ -1,7 +1,8 @@
 //! The lengths of a convolution.
 
 /// A convolution of images with kernels. A result is the sum of products of `[channels, h, w]`
-/// elements of an image and of a kernel. The elements of a pair are for rows and for columns.
+/// elements of an image and of a kernel. In each array of two numbers, the first is for rows, and
+/// the second for columns.
 ///
 /// Invariant: The kernel fits the padded image. Strides, dilations and groups are at least 1.
 /// Paddings, strides and dilations are below [`MOST`](Self::MOST).
@@ -22,8 +23,8 @@ pub struct ConvLengths {
 }
 
 impl ConvLengths {
-    /// The exclusive bound of paddings, strides and dilations. Positions do not overflow below the
-    /// bound.
+    /// The exclusive bound of paddings, strides and dilations. Below the bound, positions do not
+    /// overflow.
     pub const MOST: usize = 1 << 30;
 
     /// Returns a bound of the scratch memory that a job of one row needs, in bytes. The bound holds

@@ -15,7 +15,7 @@ pub struct PackedSource<T> {
 }
 
 impl<T: AnyElement> PackedSource<T> {
-    /// Returns the array whose first element is at this address. The strides count elements.
+    /// Returns the array whose first element is at `first`. The strides are in elements.
     pub fn new(first: *const T, strides: [isize; 4]) -> Self {
         Self {
             from: ReadPtr::over(first),
@@ -41,8 +41,8 @@ impl<T: AnyElement> PackedSource<T> {
 pub const SLACK: usize = 64;
 
 /// Writes the rows of a piece of some channels of an image to `to`, plane after plane. Writes zeros
-/// to the slack after the planes. `phases` is scratch memory for the phases of a row of planes,
-/// with slack.
+/// to the slack after the planes. `phases` is scratch memory for the column phases of one row
+/// phase, with slack.
 ///
 /// # Safety
 ///

@@ -4,9 +4,9 @@
 //! The images are packed into planes. For each element of the kernel, the results of a row then
 //! read contiguous elements. A convolution with stride s has s × s planes per channel. Plane (a, b)
 //! holds the elements whose padded coordinates are congruent to a and b modulo s. The gradient of
-//! the images needs only one plane per channel of the result's gradient. Its own results are
-//! divided into s × s classes. All results of a class read the same elements of the kernel, at
-//! fixed offsets.
+//! the images needs only one plane per channel of the result's gradient. Its results, which are
+//! elements of the images' gradient, are divided into s × s classes. All results of a class read
+//! the same elements of the kernel, at fixed offsets.
 
 use std::ops::Range;
 
@@ -51,7 +51,8 @@ pub struct AxisPlan {
     pub reach: usize,
     /// The length of the results.
     length: usize,
-    /// The length of the images.
+    /// The length of the packed arrays: of the images, or, for the gradient of the images, of the
+    /// results.
     image: usize,
     /// The distance between neighbouring elements of a phase in the image. Element `index` of phase
     /// a is at `step * index + a - before`.
@@ -140,9 +141,9 @@ impl AxisPlan {
         }
     }
 
-    /// Stores a separate plane for each offset, so that rows of results are contiguous without
-    /// gaps. This applies only if the offsets are few, and if packing the planes takes less time
-    /// than the gaps. Each element of a gap would be multiplied `products` times.
+    /// Plans a separate plane for each offset, so that rows of results are contiguous without gaps.
+    /// Each element of a gap would be multiplied `products` times. If there are many offsets, or if
+    /// packing the planes takes longer than the products of the gaps, changes nothing.
     fn without_gaps(mut self, products: usize) -> Self {
         let taps = self.classes.iter().flat_map(|class| &class.taps);
         let mut starts: Vec<_> = taps.map(|tap| (tap.phase, tap.offset)).collect();
@@ -332,8 +333,8 @@ impl ConvPlan {
         rows.phases() * columns.planes() * self.plane_rows() * self.pitch()
     }
 
-    /// Returns the number of elements of a channel's phases, from which gapless planes are copied.
-    /// If the planes have gaps, returns 0.
+    /// Returns the number of elements of a channel's column phases for one row phase. Gapless
+    /// planes are copied from these phases. If the planes have gaps, returns 0.
     pub fn phases_len(&self) -> usize {
         let columns = &self.axes[1];
         match columns.starts.is_empty() {

@@ -124,8 +124,8 @@ pub trait AnyElement:
 }
 
 /// An element with an order: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits, and `bool`.
-/// GPUs compute with integers of these sizes. Complex numbers implement only [`AnyElement`],
-/// because no order is compatible with their arithmetic.
+/// There are no wider integers, because GPUs do not compute with them. Complex numbers implement
+/// only [`AnyElement`], because no order is compatible with their arithmetic.
 ///
 /// # Examples
 ///

@@ -71,8 +71,8 @@ impl Bits {
         self.0[0]
     }
 
-    /// Returns the 64-bit words that an element of `size_bytes` occupies. An element begins at a
-    /// word.
+    /// Returns the 64-bit words that an element of `size_bytes` bytes occupies. The element begins
+    /// with the first word.
     pub fn words(&self, size_bytes: usize) -> &[u64] {
         &self.0[..size_bytes.div_ceil(8)]
     }

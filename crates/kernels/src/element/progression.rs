@@ -16,8 +16,8 @@ pub struct FloatSteps {
     step: f64,
     /// The power of ten that multiplies `start` and `step`, or 1.
     factor: f64,
-    /// The power of ten that turns the decimals into whole numbers. If the distance between the
-    /// bounds overflows, the divisor is 1/2. Otherwise, the divisor is 1.
+    /// The power of ten that divides `start` and `step`, if they are whole numbers. For other
+    /// values, 1, or 1/2 if the distance between the bounds overflows.
     divisor: f64,
 }
 
@@ -39,7 +39,7 @@ impl FloatSteps {
         }
         let mut count = floats;
         if let Some([start, stop, step]) = decimals {
-            // If the quotient was rounded, the count may be one more.
+            // `floats` comes from a rounded quotient, so the exact count may be one more.
             count = self::count([start, stop, step]).unwrap_or(floats.saturating_add(1));
             steps = Self::in_whole_numbers(start, step, count).unwrap_or(steps);
         }
@@ -79,8 +79,8 @@ impl FloatSteps {
         const MOST: u128 = 1 << f64::MANTISSA_DIGITS;
         let ([start, step], exponent) = whole_numbers([start, step])?;
         let length = step.unsigned_abs().checked_mul(count as u128)?;
-        // 10⁰ to 10²² are exact in `f64`. For larger exponents, no value is halfway between two
-        // numbers.
+        // 10⁰ to 10²² are exact in `f64`. For larger exponents, the power is rounded, but no value
+        // is halfway between two numbers of the element type.
         let power = |exponent: i32| 10.0_f64.powi(exponent.max(0));
         (length.checked_add(start.unsigned_abs())? <= MOST).then(|| Self {
             start: start as f64,
@@ -166,8 +166,8 @@ impl Decimal {
 /// The maximum number of binary digits of a step that counts as an exact binary number.
 const MOST_BITS: u32 = 3;
 
-/// Returns the decimals that a start, a stop and a step represent. Returns `None` if the binary
-/// numbers themselves are meant. This is the case for `f64`, for infinite steps, and for steps that
+/// Returns the decimals that a start, a stop and a step represent. If the binary numbers themselves
+/// are meant, returns `None`. This is the case for `f64`, for infinite steps, and for steps that
 /// were not written as decimals, such as 2⁻²⁰.
 fn decimals<T: Float>(exact: [f64; 3]) -> Option<[Decimal; 3]> {
     if T::MANTISSA_DIGITS >= f64::MANTISSA_DIGITS {

@@ -1,5 +1,5 @@
-//! The bodies of written functions as subgraphs of an expression graph. [`written`](super::written)
-//! appends the bodies to the graph.
+//! The bodies of written functions, which `elementwise!` declares, as subgraphs of an expression
+//! graph. [`written`](super::written) appends the bodies to the graph.
 
 use super::call::Call;
 use crate::DType;
@@ -31,12 +31,13 @@ pub struct Terms<'a> {
     pub(super) graph: &'a mut dyn Graph,
     /// The indices of the arguments' nodes.
     pub(super) arguments: &'a [u32],
-    /// `true` if a term is not a function of arrays.
+    /// `true` if a term has no equivalent among the functions of arrays.
     pub(super) is_opaque: bool,
 }
 
 impl<'a> Terms<'a> {
-    /// Returns the terms of a body. `arguments` are the indices of the arguments' nodes.
+    /// Returns a builder that appends a body to `graph`. `arguments` are the indices of the
+    /// arguments' nodes.
     pub fn new(graph: &'a mut dyn Graph, arguments: &'a [u32]) -> Self {
         Self {
             graph,
@@ -52,6 +53,6 @@ impl std::fmt::Debug for Terms<'_> {
     }
 }
 
-/// A function that appends the terms of a body. If all terms are functions of arrays, returns the
-/// index of the result's node.
+/// A function that appends the terms of a body. If all terms have equivalents among the functions
+/// of arrays, returns the index of the result's node.
 pub type Body = fn(&mut Terms<'_>) -> Option<u32>;

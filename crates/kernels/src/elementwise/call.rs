@@ -24,7 +24,7 @@ pub struct Call {
     /// The type of the function. Together with the operands' types, it identifies the function.
     pub id: fn() -> TypeId,
     loops: Loops,
-    /// The function that appends the body of a written function as terms.
+    /// The function that appends the body as terms, for a function of `elementwise!`.
     pub body: Option<Body>,
     /// The functions that compute the partial derivatives, if they are written by hand.
     pub partials: Option<&'static [Option<&'static Call>]>,
@@ -64,7 +64,7 @@ impl Call {
 
 /// A function of the library, as a table by `DType as usize`.
 ///
-/// The loops are compiled with the library. A table is accessed by reference. If a constant
+/// The loops are compiled with the library, because a table is accessed by reference. If a constant
 /// contained a generic function's address, each crate that uses the constant would compile the
 /// function.
 #[derive(Debug)]

@@ -40,9 +40,9 @@ macro_rules! integer_loops {
     };
 }
 
-/// Returns the loops between integers. For other types, returns `None`. Bits are truncated or
-/// extended, so the sign of the result does not matter. If bits are extended, the sign of the
-/// argument matters.
+/// Returns the loops between integers. For other types, returns `None`. A conversion truncates or
+/// extends bits, so a loop for the unsigned type of the result is enough. Only if bits are
+/// extended, the signedness of the argument's type matters.
 const fn of_integers(from: DType, to: DType) -> Option<Loops> {
     let (Some(target), Some(unsigned)) = (unsigned(to), unsigned(from)) else {
         return None;

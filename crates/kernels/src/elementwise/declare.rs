@@ -27,8 +27,8 @@ pub(crate) const fn names_arguments(cuda: &str, count: usize) -> bool {
 }
 
 /// Expands `name Type(argument: type, …) [size] => host form, "CUDA form"` of a kind to a function.
-/// If there is a size, the function may flag elements as rare. `pass` is the name of the pass in
-/// the host form.
+/// `size` is the magnitude from which on arguments are rare. If it is given, the function may flag
+/// elements as rare. `pass` is the name of the pass in the host form.
 macro_rules! function {
     (
         @$kind:ident ($bound:path, $output:ty, $way:ident) $pass:ident $name:ident $op:ident($($x:ident $(: $type:ident)?),+) [$($rare:tt)?] => $host:expr, $cuda:literal

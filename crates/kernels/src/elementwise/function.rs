@@ -34,7 +34,7 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     const CALL: &'static Call =
         &Call::of::<Self, Args>(Operation::Written, Loops::of::<Self, Args>());
 
-    /// The function that appends the body of a written function as terms.
+    /// The function that appends the body as terms, for a function of `elementwise!`.
     const BODY: Option<Body> = None;
 
     /// The functions that compute the partial derivatives, if they are written by hand. There is a
@@ -54,7 +54,7 @@ pub const fn call_of<F: Function<Args>, Args: Arguments>() -> &'static Call {
     F::CALL
 }
 
-/// A value that all elements of an operand have.
+/// A scalar operand, whose value applies to all elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar<T>(pub T);
 

@@ -1,9 +1,10 @@
 //! Loops over blocks of elements: a loop for each function and element type. All loops are compiled
 //! with the library.
 //!
-//! Exponentials and functions of exponentials are compiled a third time, for AVX-512
-//! (`Loop::WIDE`). These functions are bound by arithmetic, so longer vectors are faster. Other
-//! loops are bound by memory, so longer vectors are not faster.
+//! Each loop is compiled for the baseline and for AVX2. Exponentials and functions of exponentials
+//! are compiled a third time, for AVX-512 ([`Function::WIDE`]). These functions are bound by
+//! arithmetic, so longer vectors are faster. Other loops are bound by memory, so longer vectors are
+//! not faster.
 
 #[cfg(target_arch = "x86_64")]
 use std::hint::black_box;
@@ -19,8 +20,8 @@ use crate::elementwise::function::{Apply, Function};
 use crate::vector::{has_vectors, has_wide_vectors};
 use crate::{AnyElement, DType};
 
-/// A loop that applies a function to a number of elements. The elements of each operand are
-/// consecutive from an address on. The second argument is the address of the results.
+/// A loop that applies a function to consecutive elements of each operand. The arguments are the
+/// addresses of the operands, the address of the results, and the number of elements.
 pub type BlockLoop = unsafe fn(&[*const u8; MOST_OPERANDS], *mut u8, usize);
 
 /// Expands to a table: the [`Calls`](super::call::Calls) of `Op::call::<T>()`. `T` is each type
@@ -78,7 +79,7 @@ pub trait Arguments: Copy + 'static {
     /// The types of the elements.
     const DTYPES: &'static [DType];
 
-    /// Returns the runs of the operands at these addresses.
+    /// Returns the runs of the operands at the addresses `from`.
     fn runs(from: &[*const u8; MOST_OPERANDS]) -> Self::InMemory;
 }
 

@@ -5,7 +5,7 @@
 //! compiled for each function, and the conversions are compiled once for all functions.
 //!
 //! A function that does not round, such as a maximum or a comparison, has separate loops for `f16`
-//! and `bf16`. They preserve the payload of a NaN.
+//! and `bf16`. These loops preserve the payload of a NaN.
 
 use std::mem::MaybeUninit;
 

@@ -28,7 +28,8 @@ fn gather<V: Copy>(
         }
         for (bit, &flag) in flags.iter().enumerate() {
             // The loop does not branch. If a flag is `false`, the next element overwrites its
-            // element. The remainder never changes the slot, because each flag has a slot.
+            // element. `% CHUNK` never changes the index, because each flag has a slot. It only
+            // avoids a bounds check.
             slots[selected % CHUNK].write(value(word * WORD + bit));
             selected += usize::from(flag);
         }

@@ -2,8 +2,8 @@
 //!
 //! The C library copies a long run with one instruction, `rep movsb`. If the target's offset in its
 //! page is a few bytes above the source's, the processor assumes an overlap. It then copies byte by
-//! byte. Such offsets are usual in `roll` and `pad` of arrays from one pool. Therefore such runs
-//! are copied in pieces of 512 bytes, without this instruction.
+//! byte. Such offsets are usual in `roll` and `pad` of arrays from one pool. Therefore runs with
+//! such offsets are copied in pieces of 512 bytes, without `rep movsb`.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;

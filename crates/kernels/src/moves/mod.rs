@@ -1,7 +1,7 @@
 //! Loops that move elements. They depend only on the size of an element, not on its type.
 
-/// Calls a function with a type of `$bytes` bytes in place of `$bits`. Every element type of this
-/// size has at least the alignment of this type.
+/// Calls a function with a type of `$bytes` bytes in place of `$bits`. The alignment of this
+/// replacement type never exceeds the alignment of an element type of `$bytes` bytes.
 macro_rules! by_bytes {
     ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
         match $bytes {

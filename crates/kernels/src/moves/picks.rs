@@ -28,8 +28,8 @@ impl IndexedAxis {
     }
 }
 
-/// Panics for an index that an earlier check accepted. The function is not inlined. An inlined call
-/// would make a loop keep the length in memory for the message.
+/// Panics for an index out of range, which an earlier check should have rejected. The function is
+/// not inlined. An inlined call would make a loop store the length in memory for the message.
 #[cold]
 #[inline(never)]
 fn never(index: i64, length: usize) -> ! {

@@ -68,7 +68,7 @@ pub fn adding_loop(dtype: DType) -> ScatterLoop {
 }
 
 /// Returns the loop that writes elements of `bytes` bytes each. If several values have one index,
-/// the last value is kept.
+/// the element gets the last value.
 pub fn writing_loop(bytes: usize) -> ScatterLoop {
     by_bytes!(bytes, writing_loop_of::<Word>())
 }

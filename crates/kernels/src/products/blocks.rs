@@ -1,5 +1,5 @@
 //! Products of integers and of small complex matrices, block by block. Integers wrap, so the order
-//! of their sums and the number of digits do not matter.
+//! of the terms and the width of the sums' type do not change the results.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;

@@ -10,7 +10,7 @@ use super::matrix::Matrix;
 use super::packed::{Packed, PackedResult, gemm_to};
 
 /// The minimum number of multiplications. Products with fewer multiplications are summed block by
-/// block, because four calls would take longer.
+/// block, because four calls of `gemm` would take longer.
 pub const LEAST: usize = 1000;
 
 /// Writes the product to `place`.

@@ -41,7 +41,7 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// Returns the matrix with elements of `U`, which must be the type of its elements.
+    /// Returns the matrix with element type `U`. The elements must be of `U`.
     pub fn cast<U>(&self) -> Matrix<U> {
         Matrix {
             first: self.first.cast(),
@@ -119,8 +119,8 @@ impl<T: Copy> Matrix<T> {
 pub struct AnyMatrix(Matrix<u8>);
 
 impl AnyMatrix {
-    /// Returns the matrix of `rows` and `columns` whose first element is at this address. The
-    /// strides count elements.
+    /// Returns the matrix of `rows` and `columns` whose first element is at `first`. The strides
+    /// are in elements.
     pub fn new(first: *const u8, [rows, columns]: [usize; 2], strides: [isize; 2]) -> Self {
         let [row_stride, column_stride] = strides;
         Self(Matrix {
@@ -137,7 +137,7 @@ impl AnyMatrix {
         Self(self.0.transposed())
     }
 
-    /// Returns the matrix with elements of `T`, which must be the type of its elements.
+    /// Returns the matrix with element type `T`. The elements must be of `T`.
     #[inline(always)]
     fn typed<T: AnyElement>(&self) -> Matrix<T> {
         self.0.cast()

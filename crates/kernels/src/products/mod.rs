@@ -34,7 +34,7 @@ pub struct ProductRows {
 }
 
 impl ProductPlace<u8> {
-    /// Returns the place with elements of `T`, which must be the type of its elements.
+    /// Returns the place with element type `T`. The elements must be of `T`.
     pub fn typed<T>(self) -> ProductPlace<T> {
         ProductPlace {
             first: self.first.cast(),

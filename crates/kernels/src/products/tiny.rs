@@ -44,8 +44,8 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
         let (_, inner, columns) = self.pairs.lengths();
-        // The condition is a constant. Otherwise, programs would compile a loop of other types for
-        // each length.
+        // The condition is a constant, so that programs do not compile a loop for each length for
+        // other types.
         if const { FMA && T::DTYPE as usize <= DType::F64 as usize } {
             match (inner, columns) {
                 (2, 1) => return self.each(out, multiply_fixed::<T, A, 2, 1>),

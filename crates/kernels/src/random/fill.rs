@@ -1,4 +1,5 @@
-//! Fills of arrays with random numbers. An element depends on the random words at its position.
+//! Fills of arrays with random numbers. An element depends only on the random words at its
+//! position.
 //!
 //! Each type of this module computes a part of an array on the host. The CUDA source next to this
 //! file computes the part on a GPU. A part does not depend on earlier parts.

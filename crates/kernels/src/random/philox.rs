@@ -71,7 +71,7 @@ impl Draws {
         (Self { start, ..self }, back as usize)
     }
 
-    /// Returns the block with this index, after `refusals` refusals.
+    /// Returns the block with index `index`, after `refusals` refusals.
     #[inline(always)]
     fn block(self, index: u64, refusals: u32) -> [u32; BLOCK_WORDS] {
         let counter = [index as u32, (index >> 32) as u32, self.sequence, refusals];

@@ -181,7 +181,7 @@ impl<T: Float> Reducer<T> for Logsumexp {
     }
 }
 
-/// [`Logsumexp`] with results in `f64`. An `f64` keeps enough digits when a logit is subtracted.
+/// [`Logsumexp`] with results in `f64`. An `f64` has enough digits when a logit is subtracted.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropy;
 

@@ -1,8 +1,8 @@
 //! Reducers, which reduce elements to one result, on the host and in CUDA C++.
 //!
 //! A reducer is a type without values. Its methods are the reduction on the host, and its CUDA
-//! source is the reduction on a GPU. The kernels of hosts and GPUs run reducers. `cachescope` has
-//! the methods of arrays.
+//! source is the reduction on a GPU. The kernels of hosts and GPUs run reducers. The methods of
+//! arrays that run reducers are in `cachescope`.
 
 mod exponents;
 mod extremes;
@@ -46,8 +46,8 @@ pub trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// The reducer in CUDA C++.
     const CUDA: CudaReducer;
 
-    /// The reducer whose loops reduce the elements. All reducers that differ only in
-    /// [`finish`](Self::finish) have one inner reducer.
+    /// The reducer whose loops reduce the elements. Reducers that differ only in
+    /// [`finish`](Self::finish) share one inner reducer.
     type Inner: Reducer<T, Partial = Self::Partial, Total = Self::Total>;
 
     /// `true` if short rows are reduced side by side, by [`reduce_rows`](Self::reduce_rows).
@@ -196,7 +196,7 @@ fn larger<T: Element, const FMA: bool>(one: T, other: T) -> T {
     <extremes::Max as Reducer<T>>::step::<FMA>(one, other, 0)
 }
 
-/// Returns the largest of `values`, which are not empty, or NaN if a value is NaN.
+/// Returns the largest of `values`. If a value is NaN, returns NaN. `values` must not be empty.
 #[inline(always)]
 pub fn largest<T: Element, const FMA: bool>(values: &[T]) -> T {
     <extremes::Max as Reducer<T>>::reduce::<FMA>(values, 0)

@@ -7,8 +7,8 @@ use crate::element::scalar::{Arithmetic, convert};
 /// A sum and its rounding error.
 ///
 /// Within a block, an accumulator adds at most a few tens of elements. Between blocks, the rounding
-/// error of the sum is carried along (Knuth's TwoSum). Therefore the error of a sum does not grow
-/// with its length.
+/// error of the sum is accumulated separately (Knuth's TwoSum). Therefore the error of a sum does
+/// not grow with its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Compensated<A> {
     sum: A,
@@ -30,7 +30,7 @@ impl<A: AnyElement + Arithmetic> Compensated<A> {
         Self { error, ..self }.with(other.sum)
     }
 
-    /// Adds a value without a rounding error.
+    /// Adds a value to the sum, and the rounding error of this addition to `error`.
     #[inline(always)]
     pub fn with(self, value: A) -> Self {
         let sum = self.sum.plus(value);
@@ -45,7 +45,7 @@ impl<A: AnyElement + Arithmetic> Compensated<A> {
     #[inline(always)]
     pub fn value(self) -> A {
         let corrected = self.sum.plus(self.error);
-        // If the sum is infinite, the error is NaN. It must not be added.
+        // If the sum is infinite, the error is NaN, and must not be added.
         if is_nan(&self.error) {
             self.sum
         } else {
@@ -79,9 +79,10 @@ macro_rules! sums {
                 const CUDA: CudaReducer = {
                     const TOTAL: &str = concat!("cs_sum<", $sums, ">");
                     // A thread's elements are far apart in memory, so large elements of both signs
-                    // may cancel in the thread's sum. A GPU has spare time to carry rounding errors
-                    // along. If the accumulator is wider than `T`, its additional digits hold the
-                    // rounding errors of a few elements.
+                    // may cancel in the thread's sum. Therefore the thread's sum is compensated,
+                    // for which a GPU has spare time. A wider accumulator than `T` needs no
+                    // compensation: its additional digits hold the rounding errors of a few
+                    // elements.
                     let [partial, open, step, whole] = if size_of::<T>() < size_of::<$accumulator>() {
                         [
                             $sums,

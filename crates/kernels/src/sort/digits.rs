@@ -7,12 +7,12 @@ use std::slice::from_raw_parts_mut;
 
 use crate::element::scalar::RadixDigits;
 
-/// The maximum length of rows that are sorted by comparisons. For such rows, comparisons are
+/// The maximum length of rows that are sorted by comparisons. Up to this length, comparisons are
 /// faster, and need no second row.
 pub const SHORT: usize = 256;
 
-/// The minimum length of rows that are sorted by digits of more bits. For such rows, fewer passes
-/// outweigh the larger tables.
+/// The minimum length of rows that are sorted by digits of more bits. From this length on, fewer
+/// passes outweigh the larger tables.
 const LONG: usize = 1 << 13;
 
 /// The number of bits of a digit in a row of [`LONG`] items or more.

@@ -56,7 +56,7 @@ impl<T: Element, O: AnyElement> Lane<'_, T, O> {
 }
 
 impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
-    /// Returns the elements of the lane, if they are contiguous.
+    /// If the lane is contiguous, returns its elements.
     ///
     /// # Safety
     ///
@@ -66,7 +66,7 @@ impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
         (self.lanes.step == 1).then(|| unsafe { from_raw_parts(self.from, self.lanes.length) })
     }
 
-    /// Returns the written lane, if it is contiguous.
+    /// If the written lane is contiguous, returns it.
     ///
     /// # Safety
     ///

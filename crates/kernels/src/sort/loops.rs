@@ -16,7 +16,7 @@ use crate::{AnyElement, DType, Element, Float};
 /// The memory of the two rows of items that a lane's task needs.
 #[derive(Debug)]
 pub struct Rows {
-    /// The address of the first row, which has the number of slots in the task.
+    /// The address of the first row, which has [`Task::slots`](super::Task::slots) slots.
     pub items: *mut u8,
     /// The address of the second row, which may be empty.
     pub spare: *mut u8,

@@ -105,8 +105,8 @@ unsafe fn ranks<'a, T: Element, O: AnyElement, R: Rank>(
         let key: u64 = unsafe { lane.get(position) }.key().into();
         slot.write(R::new(key ^ turned, position));
     }
-    // If all elements are kept, they must be sorted. If the keys have few digits, a full sort is
-    // faster than a partition.
+    // If `kept` is the length of the lane, all elements must be sorted. If the keys have few
+    // digits, a full sort is faster than a partition.
     if kept == length || size_of::<R>() == size_of::<u64>() {
         // SAFETY: the loop has written all items.
         return unsafe { &by_digits(items, spare, R::KEY)[..kept] };

@@ -241,7 +241,7 @@ fn a_matrix_without_factors_is_an_error_with_the_reason() {
     assert_eq!(f64::determinant(&mut determinant, 2, 1), Ok(0.0));
 }
 
-/// `cachescope` depends on this, because it always passes the same number of threads.
+/// `cachescope` always passes one number of threads, so that its results do not depend on the pool.
 #[test]
 fn results_for_a_number_of_threads_do_not_depend_on_the_pool() {
     let a = random::<f64>(300, 300);

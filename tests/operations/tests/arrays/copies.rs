@@ -40,7 +40,7 @@ fn copies(device: &Device) -> Vec<(u32, Option<u32>)> {
     marked.map(lines).collect()
 }
 
-/// Returns the recorded line of a handle; `None` in builds without debug assertions.
+/// Returns `line` if lines of handles are recorded, as in builds with debug assertions.
 fn known(line: u32) -> Option<u32> {
     cfg!(debug_assertions).then_some(line)
 }

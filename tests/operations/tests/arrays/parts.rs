@@ -305,7 +305,7 @@ fn copies() {
         let mut y = x.clone();
         y.assign(2.0).unwrap();
         y.slice_mut(s![.., 0]).unwrap().fill(1.0).unwrap();
-        // If the viewed array is dropped, the view shares its memory only with the expression.
+        // The viewed array is dropped, so `z` shares its memory only with the expression `held`.
         let mut z = Array::<f32>::ones(6).unwrap().reshape([2, 3]).unwrap();
         let held = &z * 2.0;
         z.fill(1.0).unwrap();

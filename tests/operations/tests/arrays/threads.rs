@@ -3,7 +3,8 @@
 use cachescope::ndarray::s;
 use cachescope::{Array, Result, concat, stack};
 
-/// Returns the results of operations on arrays of several megabytes, by every implementation.
+/// Returns the results of operations on arrays of several megabytes. Together, they run every
+/// implementation of a copy.
 fn results(a: &Array<i32>, indices: &Array<i64>, rows: &Array<i64>) -> Result<Vec<Array<i32>>> {
     let turned = a.transpose()?;
     let mut by_row = Array::<i32>::ones([700, 900])?;

@@ -246,8 +246,8 @@ fn reference() -> NpzReader {
     NpzReader::open(path).unwrap()
 }
 
-/// Compares the losses of the first 100 steps with PyTorch's, up to `bound`. Later losses differ by
-/// rounding alone: PyTorch's own last losses differ by half.
+/// Compares the losses of the first 100 steps with PyTorch's, up to `bound`. After these steps,
+/// rounding alone makes training runs diverge: PyTorch's own last losses differ by half.
 fn agrees<N: Network, C: Float>(optimizer: &mut impl Optimizer, bound: f32) -> Result<()> {
     let case = format!("{}.{}.losses", N::NAME, C::NAME);
     let losses = reference().read::<f32>(&case)?.to_vec()?;
@@ -287,7 +287,7 @@ fn adam() -> AdamW {
     AdamW::new(2e-3).weight_decay(0.01)
 }
 
-/// Prints the means over five trainings with different initial values.
+/// Prints the mean loss and accuracy of five training runs with different initial values.
 fn report<N: Network, C: Float, O: Optimizer>(case: &str, optimizer: fn() -> O) -> Result<()> {
     let runs = (0..5).map(|seed| train::<N, C>(&mut optimizer(), seed, 300));
     let runs = runs.collect::<Result<Vec<Trained>>>()?;

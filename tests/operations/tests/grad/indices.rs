@@ -103,7 +103,7 @@ fn an_attention_by_hand() {
 #[test]
 fn edges_of_rules() -> Result<()> {
     use cachescope::grad::value_and_grad;
-    // No elements are written to a view.
+    // `scatter_add` writes no elements to the view `y`.
     check(&numbers(&[3, 2], 1.0), |x| {
         let mut y = x.transpose()?;
         let none = Array::<i64>::zeros([2, 0])?;

@@ -183,7 +183,7 @@ fn a_checkpoint_of_other_values_is_refused_where_that_is_looked_for() -> Result<
                 calls.set(calls.get() + f64::from(u8::from(changes)));
                 (x * calls.get()).eval()
             })?;
-            // The gradient of NaN elements does not pass back.
+            // No gradient passes back to NaN elements.
             select(part.is_nan(), 0.0, &part).sum()
         })
     };

@@ -285,7 +285,7 @@ fn ranks_skip_a_step_together() -> Result<()> {
 
 #[test]
 fn half_parameters_take_steps_of_their_own() -> Result<()> {
-    // Without a scale, the optimizer of a parameter in f16 computes in f16.
+    // Without a scaled loss, `Sgd` also updates a parameter in f16.
     let mut x = Array::<f16>::ones(2)?;
     value_and_step(&mut x, &mut Sgd::new(0.25), |x| x.square().sum())?;
     assert_eq!(x.to_vec()?, [f16::from_f32(0.5); 2]);

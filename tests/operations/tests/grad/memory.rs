@@ -1,5 +1,5 @@
 //! The allocations of a backward pass. If nothing else holds a value, the gradient that is computed
-//! from the value reuses its memory.
+//! from it reuses the value's memory.
 
 use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::testing::peak_of;

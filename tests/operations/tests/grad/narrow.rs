@@ -108,8 +108,8 @@ fn exponentials_of_many() {
 
 #[test]
 fn functions_whose_factors_have_no_room() {
-    // Two functions compute a difference of nearly equal numbers. Two functions have intermediate
-    // results beyond the range of `f16`.
+    // The first two functions compute a difference of nearly equal numbers. The next two have
+    // intermediate results beyond the range of `f16`.
     agrees!([0.996_093_75, 0.5], |x: T| x.asin().sum());
     agrees!([-0.996_093_75, 0.5], |x: T| x.atanh().sum());
     agrees!([59_904.0, 2.0], |x: T| (x.square()

@@ -1,7 +1,7 @@
 //! Layers, losses and reductions of `f16` and `bf16` against `f64`, at inputs up to 60 000.
 //!
 //! Values are computed in `f32` and rounded once, so a value is within 1 ulp of the narrow type. A
-//! gradient may be computed from a rounded result, and is within 2 ulps. The table has exceptions
+//! gradient may be computed from a rounded result, and is within 2 ulps. [`TABLE`] has exceptions
 //! with larger bounds. Values beyond the range of the narrow type are infinite.
 
 use cachescope::grad::nn::{self, PoolOptions};
@@ -169,8 +169,7 @@ fn both<T: Float>(name: &str, x: &Array<T>) -> [Vec<f64>; 2] {
     [read(&value), read(&gradient)]
 }
 
-/// The largest finite number, the smallest normal number, and the distance from 1 to the next
-/// number.
+/// The limits and the precision of a floating-point format.
 struct Format {
     largest: f64,
     smallest: f64,

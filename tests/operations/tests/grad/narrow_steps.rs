@@ -139,7 +139,7 @@ fn spikes_are_forgotten_like_in_f32() -> Result<()> {
         of::<bf16, O>(name, make)
     }
     fn of<T: Float<Computed = f32>, O: Stateful>(name: &str, make: fn() -> O) -> Result<()> {
-        // The emulated device compiles each kernel once, not for each step.
+        // The emulated device compiles each kernel once, so the further steps take little time.
         let mut pair = Pair::<T, O>::new(name, make)?;
         for number in 0..1000 {
             let scale = if number == 3 { 1000.0 } else { 1.0 };
@@ -153,7 +153,8 @@ fn spikes_are_forgotten_like_in_f32() -> Result<()> {
     for_each_optimizer!(test)
 }
 
-/// If each step exceeds the distance of neighbouring numbers, the steps add up to within 5 %.
+/// If each step exceeds the distance of neighbouring numbers, the sum of the steps has an error
+/// below 5 %.
 #[test]
 fn steps_have_their_length() -> Result<()> {
     fn of<T: Float<Computed = f32>>(gradient: f32, steps: usize) -> Result<()> {

@@ -23,7 +23,7 @@ fn array<T: Float>(size: f64) -> Result<Array<T>> {
     Array::from_slice(&elements, SHAPE)
 }
 
-/// A normalization with this epsilon.
+/// A function that normalizes an array, with a given epsilon.
 type Norm<T> = fn(&Array<T>, f64) -> Result<Array<T>>;
 
 fn norms<T: Float>() -> [(&'static str, Norm<T>); 4] {

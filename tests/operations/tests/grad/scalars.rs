@@ -26,8 +26,7 @@ const NO_SCALES: [f64; 7] = [
     f64::NEG_INFINITY,
 ];
 
-/// A setting: its name in the error, the values outside and inside of its domain, and a call with a
-/// value.
+/// A setting, with values outside and inside of its domain.
 struct Setting<T: Float> {
     name: &'static str,
     refused: &'static [f64],

@@ -14,7 +14,7 @@ use ndarray::s;
 
 use crate::grad::differences::{check, numbers};
 
-/// The arrays of one case.
+/// The arrays of one case in `layers.npz`.
 struct Case {
     reader: NpzReader,
     name: &'static str,
@@ -69,7 +69,7 @@ macro_rules! check_layer {
     (@wrap $place:expr, $value:expr) => { $value.into() };
 }
 
-/// An array, or an optional array.
+/// Conversion of an array or an optional array to an array.
 trait IntoIterArray {
     fn into_iter_array(self) -> Array<f64>;
 }

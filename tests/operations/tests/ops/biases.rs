@@ -133,8 +133,7 @@ fn both<T: Float>(name: &str, operands: &Vec<Array<T>>) -> Result<Vec<Vec<f64>>>
     Ok(all)
 }
 
-/// The largest finite number, the smallest normal number, and the distance from 1 to the next
-/// number.
+/// The limits and the precision of a floating-point format.
 struct Format {
     largest: f64,
     smallest: f64,

@@ -88,8 +88,8 @@ fn values<T: Float>(shape: [usize; 4], seed: usize) -> Result<Array<T>> {
     Array::from_vec((0..count).map(|at| T::from_f64(value(at))).collect(), shape)
 }
 
-/// Returns the array in the layout of this number. Layout 0 is contiguous, and layout 1 is
-/// transposed. Layout 2 has every second column of a longer array, in reverse order.
+/// Returns the array in the layout with the number `strides`. Layout 0 is contiguous, and layout 1
+/// is transposed. Layout 2 has every second column of a longer array, in reverse order.
 fn strided<T: Float>(array: &Array<T>, strides: usize) -> Result<Array<T>> {
     match strides {
         0 => Ok(array.clone()),

@@ -271,7 +271,8 @@ fn gradients_are_exact_at_all_sizes() -> Result<()> {
     Ok(())
 }
 
-/// Padding is not a largest element of a window, even if all elements of the window are −∞.
+/// Padding never counts as the largest element of a window, even if all elements of the window are
+/// −∞.
 #[test]
 fn padding_gets_no_gradient() -> Result<()> {
     use cachescope::grad::nn::{PoolOptions, max_pool2d};

@@ -1,9 +1,9 @@
 //! Every operation, compared with NumPy by the cases that `make.py` wrote to files in this folder.
 //! Each case runs alone, and under every policy in memory with arbitrary contents.
 
-/// Calls a function of the table for the type with this name. The lists are equal to the lists in
-/// `values.py`. They omit some types, because each pair of an operation and a type is a kernel to
-/// compile.
+/// Calls `$function::<T>($trial)` for the type `T` that `$element` names. The lists are equal to
+/// the lists in `values.py`. They omit some types, because each pair of an operation and a type is
+/// a kernel to compile.
 macro_rules! by_type {
     ($trial:ident, $element:expr, $function:ident: floats) => {
         by_type!($trial, $element, $function: f32 f64 f16 bf16)

@@ -13,7 +13,7 @@ const PATTERN: u8 = 0xff;
 /// The number of cases in one entry.
 const CASES: usize = 300;
 /// The number of entries. The plan is made before the last entry, and in the last entry Bump's
-/// chunk has its final size.
+/// arena has its final size.
 const ENTRIES: usize = 3;
 
 fn check(policy: Policy) {

@@ -15,8 +15,8 @@ use super::narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_odd
 /// complex number is converted by its real part. A conversion to a complex type keeps the imaginary
 /// part, and a conversion to `bool` uses both parts.
 ///
-/// The trait has one function for each target type, because two generic parameters need a double
-/// dispatch.
+/// The trait has one function for each target type, because a conversion between two generic types
+/// needs double dispatch.
 pub trait Convert: Copy {
     fn into_f32(value: Self) -> f32;
     fn into_f64(value: Self) -> f64;

@@ -237,8 +237,8 @@ trait Squares {
     /// the inverse of the upper bound.
     const LARGE: Self;
 
-    /// A power of two. If a number is not between the bounds, its product with the power or the
-    /// power's inverse is.
+    /// The power of two that scales small numbers up, and whose inverse scales large numbers down.
+    /// A scaled number is between the bounds.
     const FAR: Self;
 }
 

@@ -15,7 +15,8 @@ const QUIET: u32 = 1 << 22;
 #[inline(always)]
 pub(in crate::element::scalar) fn f16_to_f32(value: f16) -> f32 {
     const REBIASED: u32 = (127 - 15) << 23;
-    /// The lowest bit of the exponent. Subnormal numbers have no implicit leading one.
+    /// The lowest bit of the exponent. Smaller magnitudes are subnormal, without an implicit
+    /// leading one.
     const ONE: u32 = 1 << 23;
     let bits = u32::from(value.to_bits());
     let size = (bits & 0x7fff) << 13;

@@ -1,9 +1,9 @@
 //! The functions that the code of `elementwise!` calls.
 //!
-//! Each function of single elements calls a row of the table of elementwise operations. Therefore a
-//! written function returns the same bits as the composition of the built-in operations. The bits
-//! are equal for `f16` and `bf16`, too, because every function and operator rounds its result to
-//! these types.
+//! Each function of single elements calls a row of `functions!`. Therefore a written function,
+//! which `elementwise!` declares, returns the same bits as the composition of the built-in
+//! operations. The bits are equal for `f16` and `bf16`, too, because every function and operator
+//! rounds its result to these types.
 
 pub mod terms;
 pub mod text;

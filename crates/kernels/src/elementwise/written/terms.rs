@@ -56,7 +56,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Appends a term that is not a function of arrays.
+    /// Appends an opaque term, which has no equivalent among the functions of arrays.
     fn opaque(&mut self) -> Term {
         self.is_opaque = true;
         self.scalar(DType::Bool, Bits::default(), false)
@@ -93,8 +93,7 @@ impl Terms<'_> {
         operands.map(|own| self.typed(own, dtype))
     }
 
-    /// Returns the index of the result's node. If a term is not a function of arrays, returns
-    /// `None`.
+    /// Returns the index of the result's node. If a term is opaque, returns `None`.
     #[must_use]
     pub fn finish(&self, result: Term) -> Option<u32> {
         (!self.is_opaque).then_some(result.number)
@@ -221,12 +220,14 @@ pub mod operators {
         terms.append(Negated::CALLS.get(terms.dtype(x)), &[x])
     }
 
-    /// Appends an opaque term, because `x << count` is not a function of arrays.
+    /// Appends an opaque term, because `shl` of arrays does not reduce the count modulo the number
+    /// of bits.
     pub fn shl(_: Term, _: Term, terms: &mut Terms<'_>) -> Term {
         terms.opaque()
     }
 
-    /// Appends an opaque term, because `x >> count` is not a function of arrays.
+    /// Appends an opaque term, because `shr` of arrays does not reduce the count modulo the number
+    /// of bits.
     pub fn shr(_: Term, _: Term, terms: &mut Terms<'_>) -> Term {
         terms.opaque()
     }

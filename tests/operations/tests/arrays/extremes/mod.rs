@@ -1,5 +1,5 @@
 //! Extreme lengths, steps, counts and numbers. Every operation returns the shape that NumPy
-//! returns, or the error that the contract names. No computation overflows.
+//! returns, or the error of its contract. No computation overflows.
 //!
 //! The expected shapes are computed in integers of twice the width.
 

@@ -47,7 +47,7 @@ fn steps<T: Float, O: Stateful>(own: &mut Mixed<T>, optimizer: &mut O) -> Result
     Ok(())
 }
 
-/// Saves a training. Compares the resumed training with the uninterrupted training.
+/// Saves a training run, and compares the resumed run with an uninterrupted run.
 fn resumes<T: Float, O: Stateful>(make: fn() -> O, ending: &str) -> Result<()> {
     let scratch = Scratch::new("narrow-states");
     let path = scratch.path(&format!("state.{ending}"));

@@ -79,7 +79,7 @@ fn steps<O: Stateful>(parts: &mut Vec<Part>, optimizer: &mut O) -> Result<()> {
     Ok(())
 }
 
-/// Saves a training halfway. Compares the rest of the training with the loaded training.
+/// Saves a training run halfway. Compares the rest of this run with the rest of the loaded run.
 fn survives<O: Stateful>(
     shapes: &[Shapes],
     make: fn() -> O,

@@ -49,7 +49,7 @@ pub(in crate::element::scalar::math) fn erf_f32<L: Pass>(pass: &mut L, x: f32) -
 #[inline(always)]
 pub(in crate::element::scalar::math) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let wide = f64::from(x);
-    // Below −14.8, the result is less than the least subnormal number.
+    // Below −14.8, the magnitude of the result is less than the least subnormal number.
     let wide = if wide < -14.8 { -14.8 } else { wide };
     let scaled = wide * FRAC_1_SQRT_2;
     let size = scaled.abs();
@@ -72,7 +72,7 @@ pub(in crate::element::scalar::math) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) 
 pub(in crate::element::scalar::math) fn gelu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     /// 1 / √2 minus the nearest `f64`.
     const REST: f64 = -4.833646656726457e-17;
-    // Below −40, the result is less than the least subnormal number.
+    // Below −40, the magnitude of the result is less than the least subnormal number.
     let x = if x < -40.0 { -40.0 } else { x };
     let a = -x * FRAC_1_SQRT_2;
     let lost = (-x).mul_add(FRAC_1_SQRT_2, -a) - x * REST;

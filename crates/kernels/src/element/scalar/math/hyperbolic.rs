@@ -77,7 +77,8 @@ pub(in crate::element::scalar::math) fn cosh_f32<L: Pass>(pass: &mut L, x: f32) 
     cosh_f64(pass, f64::from(x)) as f32
 }
 
-/// The limit above which squares might overflow. Adding 1 to such numbers has no effect.
+/// The limit above which squares might overflow. Adding 1 to a number above the limit has no
+/// effect.
 const HUGE: f64 = 1e100;
 
 /// Computes ln(x + √(x² + 1)) as ln(1 + `excess`). For huge numbers, computes ln x + ln 2.

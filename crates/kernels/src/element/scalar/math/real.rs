@@ -1,5 +1,5 @@
-//! The functions of a real number, generic over the [`Pass`] that computes them. These functions
-//! are the host form of the table rows of kind `float` and `power`.
+//! The functions of a real number, generic over the [`Pass`] that computes them. They are the host
+//! forms of the rows of `functions!` of kind `float` and `power`.
 
 use super::{erf, exp, hyperbolic, inverse, log, power, rounding, trig};
 use crate::element::scalar::Arithmetic;
@@ -90,7 +90,7 @@ macro_rules! real {
     (@$what:ident power $($rest:tt)+) => { real! { @$what float $($rest)+ } };
     (@type $own:ident) => { $own };
     (@type $own:ident $type:ident) => { $type };
-    // Rows of other kinds also apply to types other than real numbers.
+    // Rows of other kinds also apply to other types, so they have no function of [`Real`].
     (@$what:ident $kind:ident $($rest:tt)+) => {};
 }
 

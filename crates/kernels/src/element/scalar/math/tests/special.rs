@@ -5,8 +5,8 @@ use crate::element::scalar::{Arithmetic, Signed, math};
 
 const INF: f64 = f64::INFINITY;
 
-/// Checks rows `name: (argument, value)…` in `f32` and `f64`. The values must be exact, including
-/// the sign of zero.
+/// Checks rows `name: (argument, value)…` in `f32` and `f64`. The results must equal the values
+/// exactly, including the sign of zero.
 macro_rules! check {
     ($($name:ident: $(($x:expr, $exact:expr))+;)+) => {
         $($(
