@@ -32,8 +32,8 @@ fn from_the_tail() -> Result<Array<f32>> {
     Array::ones([1000])
 }
 
-/// Records `program` on a new device, with backtraces if `backtraces`. Returns the recording and
-/// the program's result.
+/// Records `program` on a new device. If `backtraces`, the recording has backtraces. Returns the
+/// recording and the program's result.
 fn record<R>(backtraces: bool, program: impl FnOnce() -> Result<R>) -> Result<(Recording, R)> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _device = device.enter();

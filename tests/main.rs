@@ -1,6 +1,6 @@
 //! The suites of the library. Each suite runs in a separate process on the host. If the device
-//! matters, the suite also runs on a CUDA device. The device is emulated if there is no real
-//! device. On the emulated device, few suites run without `CACHESCOPE_EMULATOR_ALL=1`.
+//! matters, the suite also runs on a CUDA device. If there is no real device, the CUDA device is
+//! emulated. On the emulated device, few suites run without `CACHESCOPE_EMULATOR_ALL=1`.
 
 #[cfg(feature = "backtraces")]
 mod backtraces;

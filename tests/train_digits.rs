@@ -125,7 +125,7 @@ fn the_table_shows_the_savings_of_each_policy() {
     assert_eq!(number(plan[4]), 0.0, "{text}");
     let released = number(release[4]);
     assert!(0.0 < released && released < requests, "{text}");
-    // This name has two words, so every column's index is one higher.
+    // The name `no pool` has two words, so every column's index is one higher.
     let no_pool = words(&text, "no pool");
     assert_eq!(
         number(no_pool[6]),
@@ -426,7 +426,8 @@ fn several_ranks_learn_what_one_does() {
         assert!(output.status.success(), "{output:?}");
         let count = ranks.trim_start_matches("threads:");
         assert!(stdout(&output).contains(&format!("on {count} ranks")));
-        // If a batch is not a multiple of the number of ranks, its last samples are skipped.
+        // If a batch's size is not a multiple of the number of ranks, the batch's last samples are
+        // skipped.
         assert!((accuracy(&output) - alone).abs() < 0.03, "{ranks}");
     }
 }

@@ -2,7 +2,7 @@
 //! `Group::threads`.
 //!
 //! The arguments of `cargo bench --features mpi --bench collective -- 2 4` are the numbers of
-//! ranks. The benchmark starts itself under `mpirun`. There, the processes alternate between
+//! ranks. The benchmark starts itself under `mpirun`. The processes of `mpirun` alternate between
 //! `MPI_Allreduce` and `Group::mpi`, with the same memory and the same MPI settings. A time is
 //! measured on the slowest rank, from a barrier until the array is readable. The table shows
 //! medians. For the two variants with MPI, it also shows the fastest tenth, which other programs

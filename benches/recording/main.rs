@@ -80,7 +80,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Compares a hit with its drop, which record two events.
+/// Times a hit and its drop, which record two events.
 fn hit(device: &Device) -> Outcome<()> {
     compare(device, "hit and drop, 1000 times", 1000, || {
         cache_scope!("hit", {
@@ -92,7 +92,7 @@ fn hit(device: &Device) -> Outcome<()> {
     })
 }
 
-/// Compares an empty entry, which records two events.
+/// Times an empty entry, which records two events.
 fn entry(device: &Device) {
     let run = || {
         cache_scope!("empty", {});

@@ -1,5 +1,4 @@
-//! Benchmark W7, the part of this library: allocations, the hit, the loop and the operations on a
-//! GPU.
+//! Benchmark W7, this library's part: allocations, the hit, the loop and the operations on a GPU.
 //!
 //! `cargo bench --bench w7 [-- --rounds N --device cuda:0 NAME…]` prints a line of JSON for each
 //! task: `{name, section, size, median_ns, iterations, extra}`.

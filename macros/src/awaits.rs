@@ -1,10 +1,10 @@
 //! Finds `.await` in the block of a scope.
 //!
 //! The search reads tokens. So it also finds awaits in macro definitions of the block, and in macro
-//! arguments. There, the word `await` may occur without a dot. Only the compiler can expand other
-//! macros. If an expansion awaits, the compiler reports that the future holds the guard. A nested
-//! async block, closure or function may await, because its code runs only when its future is
-//! polled.
+//! arguments. In both, the word `await` may occur without a dot, so every `await` is an error.
+//! Awaits in the expansion of a macro from outside of the block are not found. For them, the
+//! compiler reports that the future holds the guard. A nested async block, closure or function may
+//! await, because its code runs only when its future is polled.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser};

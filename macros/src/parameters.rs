@@ -27,8 +27,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         }
     }
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
-    // The names of these variables must differ from the user's constants, because a pattern would
-    // match the constant.
+    // The names of generated variables, such as `__map`, must differ from the user's constants.
+    // Otherwise, a pattern would match the constant.
     let (map, zip, map_buffers) = (
         quote!(#krate::grad::MapArrays),
         quote!(#krate::grad::ZipArrays),

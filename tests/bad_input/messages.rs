@@ -9,7 +9,7 @@ use cachescope::{
 
 use super::{ones, places};
 
-/// Asserts that each call fails with exactly this text, before the line that `Display` appends.
+/// Asserts that each call fails with exactly its text, before the line that `Display` appends.
 macro_rules! says {
     ($($call:expr => $text:expr;)+) => {
         $(

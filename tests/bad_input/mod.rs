@@ -17,8 +17,7 @@ use std::panic::Location;
 
 use cachescope::{Array, ErrorKind, Result};
 
-/// Checks that a call failed with this kind of error, and that the message contains all of these
-/// words.
+/// Checks that a call failed with an error of `kind`, and that the message contains all `words`.
 #[track_caller]
 fn refused<T>(result: Result<T>, kind: ErrorKind, words: &[&str]) {
     let error = result.err().expect("that is no input for it");

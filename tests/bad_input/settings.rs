@@ -6,7 +6,8 @@ use half::{bf16, f16};
 
 use super::ones;
 
-/// A call with a setting, the setting's name, and the values that the call refuses and accepts.
+/// A test case: a call with a setting, the setting's name, and the values that the call refuses and
+/// accepts.
 struct Setting {
     name: &'static str,
     setting: &'static str,

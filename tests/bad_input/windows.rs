@@ -220,7 +220,7 @@ fn kernels_that_do_not_fit() {
     refused(with!(&[2, 3, 3], plain), MISMATCH, &both("[2, 3, 3]"));
     refused(with!(&[2, 4, 6], plain), INVALID, &both("[2, 4, 6]"));
     refused(with!(&[2, 4, 1, 3], plain), MISMATCH, &both("[2, 4, 1, 3]"));
-    // The first elements are ignored, because this convolution has one spatial axis.
+    // The first elements of the options are ignored, because this convolution has one spatial axis.
     let rows = ConvOptions {
         stride: [0, 1],
         padding: [9, 0],

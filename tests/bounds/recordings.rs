@@ -249,8 +249,8 @@ fn an_entry_that_leaves_its_plan_late_is_too_long_as_well() -> Result<()> {
     plans_short_entries(&device, &scope)
 }
 
-/// These entries have the maximum planned or recorded length. If they were shorter, one plan would
-/// contain several of them.
+/// The entries of this test have the maximum planned or recorded length. If they were shorter, one
+/// plan would contain several of them.
 #[test]
 fn all_that_is_kept_of_entries_is_bounded() -> Result<()> {
     let (device, scope) = scope(CacheConfig {

@@ -1,4 +1,4 @@
-//! Budgets under memory limits and failures, and the values that a budget does not keep.
+//! Budgets under memory limits and failures, and the values that a budget does not save.
 
 use super::*;
 

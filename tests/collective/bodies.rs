@@ -5,7 +5,8 @@ use cachescope::ndarray::s;
 use cachescope::{Array, Complex, Device, DeviceConfig, Element, Result};
 use half::{bf16, f16};
 
-/// A reduction, and the function that computes its expected result from all ranks' values.
+/// A test case: a reduction, and the function that computes its expected result from all ranks'
+/// values.
 type Expected = (Reduce, fn(&[usize]) -> f64);
 
 /// Returns the value of rank `rank` at index `place`. Every element type represents the value
@@ -21,7 +22,8 @@ fn array<T: Element>(rank: usize, count: usize, of: impl Fn(usize) -> T) -> Resu
     )
 }
 
-/// Checks `reductions` for one element type, with lengths near the size of a rank's chunk.
+/// Checks `reductions` for one element type, with lengths near the number of elements that a rank
+/// reduces.
 fn reduces<T: Element + PartialEq + std::fmt::Debug>(
     group: &Group,
     of: fn(usize) -> T,

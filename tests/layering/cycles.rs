@@ -20,7 +20,7 @@ pub(super) const CRATES: [&str; 10] = [
 
 type ModulePath = Vec<String>;
 
-/// The modules of a crate, and the paths that each module names.
+/// The imports of a crate: its modules, and the paths that each module names.
 struct Crate {
     named: BTreeMap<ModulePath, Vec<ModulePath>>,
     /// The path of each imported or re-exported item, by module and name.

@@ -7,7 +7,7 @@ mod names;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The layers of a crate of the workspace, and its files with `unsafe`.
+/// The architecture of a crate of the workspace: its layers, and its files with `unsafe`.
 struct Layers {
     folder: &'static str,
     /// The layers from the bottom up. A module may name modules of its own layer and of lower

@@ -26,8 +26,8 @@ fn grows(device: &Device) -> bool {
     gap == 2 * MIB as u64 && reserved(device) == 6 * MIB
 }
 
-/// Five of six units are allocated and freed, and then six units are allocated. A binned pool has
-/// four and eight units instead.
+/// Under a limit of six units, five units are allocated and freed, and then six units are
+/// allocated. For a binned pool, the numbers are four and eight.
 #[test]
 fn idle_memory_of_another_length_is_released_under_a_limit() -> Result<()> {
     for pool in POOLS {

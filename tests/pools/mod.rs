@@ -15,7 +15,7 @@ use under_test::device_with;
 
 const MIB: usize = 1 << 20;
 
-/// A pool, and whether its segments may grow in place.
+/// A configuration of a pool, with or without segments that may grow in place.
 #[derive(Clone, Copy)]
 struct Setup {
     pool: PoolKind,

@@ -1,5 +1,6 @@
 //! A recorded training step under a limit slightly above its working set. This is a small version
-//! of CuArrays' experiment. There, the limit slowed CuArrays' pools by factors of 2.0 and 2.8.
+//! of CuArrays' experiment. In the experiment, the limit slowed CuArrays' pools by factors of 2.0
+//! and 2.8.
 
 use std::time::{Duration, Instant};
 

@@ -106,7 +106,7 @@ fn a_chunk_with_an_escaped_array_is_set_aside_until_that_drops() -> Result<()> {
 #[test]
 fn an_invalidation_leaves_nothing_of_chunks_that_were_given_up() -> Result<()> {
     let device = device();
-    // The exit releases several chunks, which a later entry would replace by one chunk.
+    // The exit releases several arenas, which a later entry would replace by one arena.
     addresses(&device, &[5 << 20; 4])?;
     device.invalidate_cache("bump");
     let stats = stats(&device, "bump");
@@ -207,7 +207,7 @@ fn a_limit_of_the_sum_of_one_entry_is_enough() -> Result<()> {
     Ok(())
 }
 
-/// Large requests between small requests must not leave the remainder of each chunk unused.
+/// Large requests between small requests must not leave the remainder of each arena unused.
 #[test]
 fn a_first_entry_under_a_tight_limit_wastes_nothing_between_its_chunks() -> Result<()> {
     let sizes: Vec<usize> = (0..40)

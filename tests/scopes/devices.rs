@@ -207,7 +207,7 @@ fn a_scope_entered_in_the_last_moments_of_a_thread_binds_nothing() {
     let device = device();
     let in_thread = device.clone();
     let ended = thread::spawn(move || {
-        // The thread-local is initialised before this crate's thread-locals, so it is destroyed
+        // The thread-local is initialised before the library's thread-locals, so it is destroyed
         // after them.
         LATE.with_borrow_mut(|late| late.0 = None);
         cache_scope!("early", device = &in_thread, {

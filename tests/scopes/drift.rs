@@ -189,7 +189,7 @@ fn blocks_that_many_entries_do_not_use_are_released() -> Result<()> {
     Ok(())
 }
 
-/// The chunk or slab of a long first iteration shrinks to the size that later iterations need.
+/// The arena of a long first iteration shrinks to the size that later iterations need.
 #[test]
 fn a_first_entry_does_not_retain_its_arena() -> Result<()> {
     let idle = Some(std::time::Duration::from_millis(20));
@@ -269,7 +269,7 @@ fn blocks_that_were_idle_for_long_are_released() -> Result<()> {
 }
 
 /// Runs the allocations of six layers. The wide buffers are temporary, and every second square
-/// buffer is kept for the backward pass. Returns the peak of the live bytes.
+/// buffer stays live for the backward pass. Returns the peak of the live bytes.
 fn layers(device: &Device, length: usize) -> Result<usize> {
     let mut saved = Vec::new();
     let (mut saved_bytes, mut most) = (0, 0);

@@ -175,7 +175,7 @@ fn a_cache_removed_meanwhile_is_not_made_again() {
     assert!(device.cache_stats("loop").is_none());
 }
 
-/// Removes the cache on another thread, so that the removal does not create this thread's entry.
+/// Removes the cache on another thread, so that the entry of this thread stays deferred.
 fn remove_elsewhere(device: &Device) {
     thread::scope(|threads| {
         threads.spawn(|| device.remove_cache("loop"));
@@ -244,7 +244,7 @@ fn a_guard_keeps_the_device_of_its_handle() -> Result<()> {
     Ok(())
 }
 
-/// If a handle takes over the shard of an ended thread, the handle serves requests between entries.
+/// If a `SharedCache` takes over the shard of an ended thread, it serves requests between entries.
 #[test]
 fn blocks_between_entries_escape_with_the_next_one() {
     let device = device();

@@ -143,7 +143,7 @@ thread_local! {
     };
 }
 
-/// Runs a thread that uses `LAST`. If `before`, `LAST` is destroyed before this crate's
+/// Runs a thread that uses `LAST`. If `before`, `LAST` is destroyed before the library's
 /// thread-locals, otherwise after them.
 fn end_with(device: &Device, policy: Policy, before: bool) -> Result<()> {
     let device = device.clone();

@@ -155,8 +155,9 @@ fn walk(
     Ok((hit_rate, device.memory_stats().peak_reserved_bytes, largest))
 }
 
-/// Checks that less than 1.3 × the working set is reserved. Because pages have 2 MiB, a sixteenth
-/// more than the working set plus three pages is also allowed.
+/// Checks that less than 1.3 × the largest working set is reserved. Because pages have 2 MiB, small
+/// working sets may exceed this ratio. So 17/16 of the working set plus three pages is also
+/// allowed.
 fn hold(policy: Policy) {
     let walks = [
         (MIB, 2000),

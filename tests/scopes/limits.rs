@@ -343,7 +343,7 @@ enum Meanwhile {
     EnterAgain(Policy),
 }
 
-/// Exits a scope while a request in it reclaims memory for a chunk. With `EnterAgain`, also enters
+/// Exits a scope while a request in it reclaims memory for an arena. With `EnterAgain`, also enters
 /// the scope again.
 fn leave_under_pressure(meanwhile: Meanwhile) -> Result<()> {
     let set_policy = |device: &Device, policy| {

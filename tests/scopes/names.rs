@@ -53,7 +53,7 @@ fn ten_thousand_names_are_as_fast_as_a_few() -> Result<()> {
             .zip(before)
             .map(|(now, before)| now.saturating_sub(before));
         assert!(grown.unwrap_or(0) < 200 << 20, "{policy}: {grown:?}");
-        // Under each policy, a cache keeps a minimum of memory. The largest minimum is Bump's chunk
+        // Under each policy, a cache keeps a minimum of memory. The largest minimum is Bump's arena
         // of 64 KiB.
         let most_bytes = (MANY * (64 << 10) + 64 * MIB) as u64;
         let reserved_bytes = device.memory_stats().reserved_bytes;

@@ -113,7 +113,7 @@ fn exit_runs_however_the_block_is_left() {
     );
 }
 
-/// Types that this crate keeps consistent through a panic do not require `AssertUnwindSafe`.
+/// Types that the library keeps consistent through a panic do not require `AssertUnwindSafe`.
 #[test]
 fn handles_may_be_used_after_a_panic() {
     fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}

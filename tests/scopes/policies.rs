@@ -206,8 +206,8 @@ fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
     Ok(())
 }
 
-/// The statistics count a chunk or a slab as one idle block. An invalidation releases exactly the
-/// blocks and bytes that the statistics report.
+/// The statistics count an arena as one idle block. An invalidation releases exactly the blocks and
+/// bytes that the statistics report.
 #[test]
 fn idle_blocks_are_counted_as_they_are_released() -> Result<()> {
     for policy in POLICIES {

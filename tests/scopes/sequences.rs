@@ -54,8 +54,8 @@ fn all_sequences_share_one_slab() -> Result<()> {
     Ok(())
 }
 
-/// Both sequences make equal requests in the forward pass, but only training keeps the arrays for
-/// the backward pass.
+/// Both sequences make equal requests in the forward pass, but the arrays stay live for the
+/// backward pass only in training.
 #[test]
 fn sequences_that_begin_alike_may_drop_at_other_times() -> Result<()> {
     let device = device();

@@ -87,7 +87,7 @@ fn an_array_in_a_thread_local_returns_home_as_its_thread_ends() -> Result<()> {
     let device = device();
     let in_thread = device.clone();
     thread::spawn(move || {
-        // The thread-local is initialised before this crate's thread-locals, so it is destroyed
+        // The thread-local is initialised before the library's thread-locals, so it is destroyed
         // after them.
         KEPT.with_borrow_mut(Vec::clear);
         std::mem::forget(in_thread.scope("loop").enter());

@@ -224,7 +224,7 @@ fn an_orphan_of_a_removed_cache_is_pending_too() -> Result<()> {
     Ok(())
 }
 
-/// An entry does not reuse parts of a chunk. The next entry reuses the chunk.
+/// An entry does not reuse the suballocations of an arena. The next entry reuses the arena.
 #[test]
 fn a_chunk_waits_for_every_stream_that_used_a_part() -> Result<()> {
     let device = device();

@@ -60,8 +60,8 @@ impl Bindings {
         self.push(None, Binding::Uncached)
     }
 
-    /// Records an entry of the cache `name` on `device`, which becomes current, or on the current
-    /// device.
+    /// Records an entry of the cache `name` on `device`, which becomes current. If `device` is
+    /// `None`, the entry is on the current device.
     pub(crate) fn cache(&self, device: Option<usize>, name: &str) -> Inside {
         let on = device.unwrap_or_else(|| self.current_device());
         let is_inside = |frame: &Frame| matches!(&frame.binding, Binding::Cache(other, inside) if *other == on && inside == name);

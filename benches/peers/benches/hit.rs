@@ -252,7 +252,7 @@ fn alone(work: impl Fn(u64)) -> impl FnMut(u64) -> Duration {
 }
 
 /// Returns a function that runs `work` on two threads concurrently, each pinned to a separate
-/// processor. It returns the CPU time of the slower thread.
+/// processor. The returned function returns the CPU time of the slower thread.
 fn together(work: impl Fn(u64) + Sync) -> impl FnMut(u64) -> Duration {
     move |n| {
         let barrier = Barrier::new(2);

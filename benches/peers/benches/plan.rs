@@ -1,7 +1,8 @@
 //! Benchmark W3: plans for lifetimes that are known in advance. The benchmark measures the slab
 //! size and the planning time.
 //!
-//! The peers minimalloc and idealloc are not crates. This file computes greedy placements.
+//! The peers minimalloc and idealloc are not crates, so they are not measured here. The greedy
+//! placements are computed in this file.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench plan [-- ROUNDS | --quick]`
 
@@ -17,7 +18,8 @@ use cachescope_tools::trace::Lifetime;
 /// The maximum slab size for MiniMalloc's inputs.
 const CAPACITY: u64 = 1 << 20;
 
-/// The time limit of a plan, if its slab does not reach the maximum load.
+/// The time limit of a search for a plan. If the slab reaches the maximum load, the search ends
+/// earlier.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 struct Input {

@@ -8,8 +8,8 @@
 //! -p cuda-emulator -- PROGRAM` runs it on the emulated GPU. On a GPU, each thread has a stream,
 //! and a dropped block is pending on this stream.
 //!
-//! The rows *one lock* use the device's pool without a scope. There, each request and each drop
-//! acquires the pool's lock. The other allocators have no limit.
+//! The rows *one lock* use the device's pool without a scope. Without a scope, each request and
+//! each drop acquires the pool's lock. The other allocators have no limit.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};

@@ -44,7 +44,8 @@ trait Step {
     fn run(&mut self) -> Result<()>;
 }
 
-/// The expression `sin(rand(n))`, whose two temporaries have this number of `f32` elements.
+/// The expression `sin(rand(n))` for the stored `n`. Its two temporaries have `n` elements of
+/// `f32`.
 struct Chain(usize);
 
 impl Step for Chain {

@@ -19,7 +19,8 @@ use candle_core::{Device, Tensor};
 
 type Run = Box<dyn FnMut() -> Result<()>>;
 
-/// The name of an operation, and a function that prepares it for matrices of a given side.
+/// A row of the table: the name of an operation, and a function that prepares it for matrices of a
+/// given side.
 type Row = (&'static str, fn(usize) -> Result<Run>);
 
 /// Defines the table of operations. A row has operands, which are prepared in advance, and a timed

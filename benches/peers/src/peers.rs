@@ -91,8 +91,9 @@ impl Pair for Offsets {
     }
 }
 
-/// The cache of dfdx: a locked map from sizes to free blocks. It is faster than dfdx itself. dfdx
-/// locks three times per request, and drops the vector of a size when it becomes empty.
+/// The cache of dfdx: a locked map from sizes to free blocks. This map is faster than dfdx itself,
+/// which locks three times per request. When the vector of a size becomes empty, dfdx also drops
+/// it.
 #[derive(Debug, Default)]
 pub struct LockedMap(Mutex<BTreeMap<usize, Vec<usize>>>);
 

@@ -26,7 +26,7 @@ pub struct Transformer {
     /// The sequence length of each micro-batch. A step sums the gradients of all micro-batches.
     pub lengths: &'static [u64],
     /// The number of expert networks per layer. The tokens of the layer are divided unevenly among
-    /// them. With 1, the transformer has no experts.
+    /// them. If the number is 1, each layer has a plain feed-forward network.
     pub experts: usize,
     /// True if a layer's activations are recomputed for its backward pass.
     pub checkpoints: bool,
@@ -106,7 +106,7 @@ impl Tape {
     }
 }
 
-/// A weight, its optimizer state, and the sum of its gradients.
+/// A trained weight, with its optimizer state and the sum of its gradients.
 struct Weight {
     elements: u64,
     weight: Tensor,

@@ -2,8 +2,8 @@
 //!
 //! The 16 bytes before a block store its owner and its size. NumPy passes a size and a handler to
 //! `free`. The size may differ from the requested size, and the cache of the handler may not own
-//! the block. So `free` ignores the size and the handler. A table keyed by address would require a
-//! lock. The alignment of a block leaves space for the 16 bytes.
+//! the block. So `free` ignores the size and the handler. A table of owners, keyed by address,
+//! would require a lock. The alignment of a block leaves space for the 16 bytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
@@ -20,17 +20,17 @@ use crate::opened;
 
 /// The alignment of all blocks, equal to a cache line and to the widest vector.
 const ALIGNMENT: usize = 64;
-/// The number of bytes before a block of a cache.
+/// The offset of a block in its allocation from a cache: the prefix, padded to the alignment.
 const PREFIX_BYTES: usize = ALIGNMENT;
 /// The minimum size of a request that a cache serves. The C library serves smaller requests,
 /// because page faults are not their main cost.
 const LEAST_CACHED_BYTES: usize = 1024;
 /// The alignment that the fast path of the C library supports.
 const SYSTEM_ALIGNMENT: usize = 16;
-/// The maximum number of additional bytes of a small block.
+/// The additional bytes in the allocation of a small block, for the prefix and the alignment.
 const SMALL_EXTRA_BYTES: usize = size_of::<Prefix>() + ALIGNMENT - SYSTEM_ALIGNMENT;
 
-/// The owner and the size of a block, stored directly before the block.
+/// The header of a block, stored directly before the block: its owner and its size.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Prefix {
@@ -146,7 +146,7 @@ fn hit(cache: &Cache, bytes: usize) -> Option<*mut u8> {
     Some(finish(allocation, bytes))
 }
 
-/// Returns a block, and whether the cache had it idle.
+/// Returns a block, and true if an idle block of the cache served the request.
 #[track_caller]
 fn allocate_slowly(cache: &Cache, bytes: usize) -> Outcome<(*mut u8, bool)> {
     let whole = bytes.checked_add(PREFIX_BYTES);

@@ -176,8 +176,8 @@ impl State {
         });
     }
 
-    /// Returns the name of the cache with the innermost open entry, and the number of its open
-    /// entries.
+    /// Returns the name of the cache with the innermost open entry, and the number of the cache's
+    /// open entries.
     pub(crate) fn innermost(&self) -> Option<(&'static str, usize)> {
         let (last, _) = *self.entered.last()?;
         Some((&last.name, self.depth(&last.name)))

@@ -155,7 +155,7 @@ impl Gpus {
     }
 }
 
-/// The addresses of default streams in the header of the driver.
+/// The addresses that the driver's header defines for the default streams.
 const LEGACY_STREAM: usize = 1;
 const PER_THREAD_STREAM: usize = 2;
 

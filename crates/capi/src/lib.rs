@@ -210,8 +210,7 @@ pub unsafe extern "C" fn cs_to_dlpack(
     code: c_int,
     bits: c_int,
 ) -> *mut dlpack::Managed {
-    // SAFETY: by contract, `block` is null or a live block, and that `shape` has
-    // `ndim` lengths.
+    // SAFETY: by contract, `block` is null or a live block, and `shape` has `ndim` lengths.
     let export = || unsafe { dlpack::export(block, (ndim, shape), (code, bits)) };
     pointer(export)
 }
@@ -232,7 +231,8 @@ pub extern "C" fn cs_memory_limit(bytes: u64) -> c_int {
         let limit = (bytes > 0).then_some(bytes);
         host.set_memory_limit(limit);
         if limit.is_some_and(|limit| host.memory_stats().reserved_bytes > limit) {
-            // Otherwise, idle memory of other caches would serve large requests above the limit.
+            // Otherwise, idle memory of the caches would serve requests although more than the
+            // limit is reserved.
             host.invalidate_all_caches();
             host.trim(0);
         }

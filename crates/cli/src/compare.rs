@@ -89,7 +89,7 @@ fn compare(before: &Profile, after: &Profile) -> Comparison {
                 .entry((line.clone(), summary.scope.clone()))
                 .or_default();
             (change.line, change.scope) = (line, summary.scope);
-            // A line has a summary for each of its columns.
+            // A line can have several call sites, one per column, so their figures are added.
             for (figure, more) in [
                 (&mut change.peak_bytes, summary.device_peak_bytes),
                 (&mut change.live_bytes, summary.live_bytes),

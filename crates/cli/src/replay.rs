@@ -100,13 +100,13 @@ struct Report {
     memory_limit_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pools: Option<Vec<ReplayRow>>,
-    /// The results of the models, if `--model` is given.
+    /// The results of the models; `None` without `--model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     models: Option<Vec<ModelRow>>,
-    /// The driver calls, if `--costs` is given.
+    /// The driver calls; `None` without `--costs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     simulated: Option<Simulated>,
-    /// The results per device, if the input is a snapshot.
+    /// The results per device; `None` if the input is not a snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<DeviceReport>>,
 }
@@ -397,7 +397,7 @@ impl RecordedFigures {
 /// The results of all pools and models for a trace.
 struct Outcomes {
     pools: Vec<ReplayOutcome>,
-    /// The results of the models, if `--model` is given.
+    /// The results of the models; `None` without `--model`.
     models: Option<Vec<ModelRow>>,
     simulated: Option<Simulated>,
 }

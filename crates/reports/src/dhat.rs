@@ -60,7 +60,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// The total size and the number of some blocks.
+/// A tally of blocks: their total size and their number.
 #[derive(Clone, Copy, Debug, Default)]
 struct HeapBlocks {
     bytes: u64,

@@ -95,8 +95,8 @@ fn tree(stacks: &BTreeMap<String, u64>) -> FlameFrame<'_> {
     root
 }
 
-/// Returns the height of the tree in frames. The function is iterative, because a long backtrace
-/// could overflow the call stack.
+/// Returns the height of the tree in frames. The function is iterative, because recursion over a
+/// long backtrace could overflow the call stack.
 fn levels(root: &FlameFrame<'_>) -> usize {
     let mut levels = 0;
     let mut level = vec![root];
@@ -111,7 +111,7 @@ fn levels(root: &FlameFrame<'_>) -> usize {
 }
 
 /// Writes the boxes of all frames, with callees above their caller. The function is iterative,
-/// because a long backtrace could overflow the call stack.
+/// because recursion over a long backtrace could overflow the call stack.
 fn write_frames(root: &FlameFrame<'_>, scale: Scale, out: &mut dyn Write) -> io::Result<()> {
     // Each entry is a name, a frame, the left edge and the depth.
     let mut waiting = vec![("all", root, 0.0, 0)];
@@ -161,7 +161,8 @@ impl Scale {
     }
 }
 
-/// Returns the red and the green of a frame. The colour is warm, and derived from the name.
+/// Returns the red and the green component of a frame's colour. The colour is warm, and derived
+/// from the name.
 fn colour(name: &str) -> (u8, u8) {
     // FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/).
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {

@@ -10,7 +10,7 @@ use crate::profile::{EventKind, Profile};
 /// The growth of a scope's memory on a thread.
 ///
 /// An entry counts only if its Enter and its Exit were recorded, and no entry of its scope contains
-/// it. Memory counts as growth only if it was allocated in such an entry, on the thread of the
+/// it. Memory counts as growth only if it was allocated in a counted entry, on the thread of the
 /// entry. A block that replaces a freed block of an earlier entry is not growth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -163,8 +163,8 @@ pub fn peak(profile: &Profile, lifetimes: &[AllocationLifetime]) -> Peak {
     peak
 }
 
-/// Returns the bytes that are live from before the first event to the end without a recorded event.
-/// The result is derived from the device's counters, which are exact.
+/// Returns the bytes that are live throughout the recording, and whose blocks have no recorded
+/// event. The result is derived from the device's counters, which are exact.
 pub(crate) fn unknown_live_bytes(profile: &Profile, lifetimes: &[AllocationLifetime]) -> u64 {
     let at_end = lifetimes.iter().filter(|lifetime| lifetime.freed.is_none());
     let known_bytes = at_end.map(|own| own.bytes).fold(0, u64::saturating_add);

@@ -226,8 +226,8 @@ impl<W: Write> PerfettoTrace<'_, W> {
         Ok(())
     }
 
-    /// Writes the operations of an asynchronous device. Two operations of a stream overlap at most
-    /// by the rounding error of the device's clock.
+    /// Writes the operations of an asynchronous device. They are asynchronous slices, because two
+    /// operations of a stream may overlap by the rounding error of the device's clock.
     fn kernels(&mut self) -> io::Result<()> {
         let kernels = (self.profile.events.iter()).filter(|event| event.kind == EventKind::Kernel);
         for (number, event) in kernels.enumerate() {

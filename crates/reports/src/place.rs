@@ -17,7 +17,7 @@ pub(crate) fn scope_name(profile: &Profile, scope: Option<u32>) -> &str {
 }
 
 /// A line of the program, displayed as `file:line` or `file:line:column`. If the line number is 0,
-/// the line is displayed as `file`. This applies to names of buffers and functions.
+/// `file` is the name of a buffer or a function, and is displayed alone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
     site: Option<&'a CallSite>,
@@ -50,12 +50,12 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// The display names of call sites. A name includes the column if several columns of the line
-/// allocate.
+/// The display names of call sites. If a line has allocating call sites in several columns, the
+/// names include the column.
 #[derive(Debug)]
 pub(crate) struct Lines<'a> {
     profile: &'a Profile,
-    /// The lines on which several columns allocate.
+    /// The lines with allocating call sites in several columns.
     shared: HashSet<(&'a str, u32)>,
 }
 

@@ -37,8 +37,8 @@ pub struct SiteSummary {
     pub copies_on_write: u64,
     /// The sum of the requested bytes of all allocations in the recording.
     pub total_bytes: u64,
-    /// The nanoseconds between the begin and the end of the operations that the line called. They
-    /// include inner operations.
+    /// The nanoseconds between the begin and the end of the operations that the line called. Inner
+    /// operations are included.
     pub operation_ns: u64,
     /// The nanoseconds for which the device executed these operations, by the device's clock. If
     /// the recording has no device times, this equals `operation_ns`.
@@ -86,8 +86,8 @@ pub fn by_call_site(profile: &Profile) -> Vec<SiteSummary> {
 /// The index of a line and the index of a scope.
 pub(crate) type Key = (Option<u32>, Option<u32>);
 
-/// Summarises a profile like [`by_call_site`], but by indices instead of names. It requires no
-/// tables of names.
+/// Summarises a profile like [`by_call_site`], but by indices instead of names. So the profile
+/// needs no tables of names.
 pub(crate) fn by_number(
     profile: &Profile,
     lifetimes: &[AllocationLifetime],

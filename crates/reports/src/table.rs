@@ -20,7 +20,8 @@ const GROWTH_SITES: usize = 3;
 /// Writes a table of the allocating lines, and a table of the scopes that grow. Lines are in
 /// descending order of their own peak.
 ///
-/// A line is `file:line`, or `file:line:column` if several of its columns allocate.
+/// A line is displayed as `file:line`. If it has allocating call sites in several columns, it is
+/// displayed as `file:line:column`.
 ///
 /// # Errors
 ///
@@ -97,7 +98,7 @@ fn write_heading(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// The title of a column, and whether the column is right-aligned.
+/// The heading of a column: its text, and true if the column is right-aligned.
 type Title = (&'static str, bool);
 
 type Row = Vec<String>;

@@ -74,7 +74,7 @@ impl Text {
     }
 }
 
-/// The names in scope, and the number of all names that were declared.
+/// The numbering of locals: the names in scope, and the number of all names that were declared.
 struct Locals {
     names: Vec<(Ident, usize)>,
     count: usize,

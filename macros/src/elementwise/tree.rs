@@ -21,7 +21,7 @@ pub(crate) struct Argument {
     pub(crate) of: ElementType,
 }
 
-/// The type of an element, with its last word.
+/// The element type of a value: the type as written, and the last word of its path.
 pub(crate) struct ElementType {
     pub(crate) written: Type,
     pub(crate) word: String,

@@ -149,7 +149,7 @@ fn before() -> impl Strategy<Value = Before> {
     ]
 }
 
-/// Two trainings, one with sharded states and one with whole states.
+/// Two training runs, one with sharded states and one with whole states.
 struct Both<O> {
     group: Group,
     make: fn() -> O,
@@ -298,7 +298,8 @@ proptest! {
         compared.unwrap();
     }
 
-    /// Halfway, a training is saved to a file. Another number of ranks continues the training.
+    /// A training run is saved to a file after half of its steps. Another number of ranks continues
+    /// it.
     #[cfg(feature = "npy")]
     #[test]
     fn divided_states_survive_a_file_of_other_ranks(
@@ -339,8 +340,8 @@ proptest! {
         };
         halves(sizes.0, bytes.0, false).unwrap();
         halves(sizes.1, bytes.1, true).unwrap();
-        // The expected training runs on one rank, without a file. Three ranks round the mean of
-        // equal gradients, so their results are not compared.
+        // The expected values are from a training run on one rank, without a file. Three ranks
+        // round the mean of equal gradients, so their results are not compared.
         let mut expected = random(shapes, 3).unwrap();
         let mut optimizer = Adam::new(0.01);
         for _ in 0..4 {

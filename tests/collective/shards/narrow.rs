@@ -29,7 +29,7 @@ fn states<T: Float>(optimizer: &mut Adam, own: &Network<T>) -> Result<Vec<f64>> 
 }
 
 fn divides_exactly<T: Float>(size: usize) -> Result<()> {
-    // The expected training runs on one rank, without sharding.
+    // The expected values are from a training run on one rank, without sharding.
     let (mut expected, mut whole) = (network::<T>()?, Adam::new(0.01));
     let mut halfway = None;
     for (step, scale) in GRADIENTS.into_iter().enumerate() {

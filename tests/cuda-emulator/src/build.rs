@@ -12,7 +12,8 @@ macro_rules! sources {
     };
 }
 
-/// The sources of the libraries. They are embedded in the test binary, which needs only a compiler.
+/// The sources of the libraries. They are embedded in the test binary, so the tests need only a
+/// compiler.
 const SOURCES: [(&str, &str); 25] = sources!(
     "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp" "reductions.hpp" "rendezvous.hpp"
     "clique.hpp" "communicator.hpp"
@@ -27,8 +28,8 @@ const COSTS: &str = include_str!("../../../crates/memory/src/costs/h100.csv");
 /// The libraries with a single source file. All other sources belong to the driver.
 const ALONE: [&str; 5] = ["nvrtc", "cublas", "cusolver", "cufft", "nccl"];
 
-/// Returns the folder of the libraries, below `target`. Compiles the libraries if the folder does
-/// not exist.
+/// Returns the folder of the libraries, below `target`. If the folder does not exist, compiles the
+/// libraries.
 ///
 /// # Errors
 ///
@@ -59,7 +60,7 @@ pub fn build(target: &Path) -> Result<PathBuf, String> {
     let costs = format!("R\"costs({COSTS})costs\"\n");
     fs::write(draft.join("costs.inc"), costs).map_err(in_folder)?;
     compile(&draft)?;
-    // The folder is renamed last, so a folder with this name is complete.
+    // The draft is renamed last, so `folder` is complete as soon as it exists.
     fs::rename(&draft, &folder).map_err(in_folder)?;
     Ok(folder)
 }

@@ -41,7 +41,7 @@ pub fn start(target: &Path) {
     }
     match build(target) {
         Ok(folder) => {
-            // Later runs reuse the kernels of the first run, if the compiler is unchanged.
+            // If the compiler is unchanged, later runs reuse the kernels of the first run.
             set("CACHESCOPE_KERNEL_CACHE", &folder.join("kernels"));
             load(&folder);
         }

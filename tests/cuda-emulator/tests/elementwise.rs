@@ -239,9 +239,9 @@ fn arrays_are_written_in_place() -> Result<()> {
     })
 }
 
-/// The numbers have all signs, exponents and upper seven digits. Their lower digits are less than,
-/// equal to, or more than half a unit of the last kept digit. A NaN keeps its sign and its upper
-/// digits.
+/// The numbers have all signs, exponents and upper seven bits of the mantissa. Their lower 16 bits
+/// are less than, equal to, or more than half a unit of the last kept bit. A NaN keeps its sign and
+/// its upper bits.
 #[test]
 fn halves_are_rounded_as_on_the_host() -> Result<()> {
     let ends = [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff];
@@ -255,7 +255,7 @@ fn halves_are_rounded_as_on_the_host() -> Result<()> {
         let wanted = bf16::from_f32(value);
         assert_eq!(found.to_bits(), wanted.to_bits(), "{:#x}", value.to_bits());
     }
-    // The hardware has only one NaN of this type.
+    // The hardware has only one NaN of `f16`.
     let found = x.cast::<f16>().eval()?.to_vec()?;
     for (&value, found) in values.iter().zip(found) {
         let wanted = f16::from_f32(value);

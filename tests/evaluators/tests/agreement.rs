@@ -451,7 +451,7 @@ fn a_sum_that_a_loop_builds_is_not_deep() {
         parts[1].eval().unwrap().to_vec().unwrap()[7],
         1.0 + 1000.0 * 500.5
     );
-    // The expression is nested to the right, so every operand waits for the last operand.
+    // The expression is nested to the right, so the last operand is needed before any subtraction.
     let mut nested = x.lazy().boxed();
     for _ in 0..500 {
         nested = (&x - nested).boxed();

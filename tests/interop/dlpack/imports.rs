@@ -211,7 +211,8 @@ fn the_only_array_over_read_only_memory_does_not_export_it_writable() -> Result<
     Ok(())
 }
 
-/// A function that makes a tensor invalid, and the kind and message parts of the expected error.
+/// A fault: a function that makes a tensor invalid, and the kind and message parts of the expected
+/// error.
 type Fault = (
     fn(&mut DLManagedTensorVersioned),
     ErrorKind,

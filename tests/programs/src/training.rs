@@ -9,8 +9,8 @@ const STEP: u32 = 0;
 const EVALUATE: u32 = 1;
 
 /// Returns the recording of a synthetic training run. One thread runs `entries` steps. During every
-/// tenth step, another thread runs an evaluation. An array of each step is kept, and one step runs
-/// out of memory. If `stacks` is true, the allocations have backtraces.
+/// tenth step, another thread runs an evaluation. One array of each step stays live, and one step
+/// runs out of memory. If `stacks` is true, the allocations have backtraces.
 #[must_use]
 pub fn training(entries: usize, stacks: bool) -> Profile {
     let mut run = Run::new(stacks);

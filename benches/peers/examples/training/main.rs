@@ -34,7 +34,7 @@ use measure::{Error, Framework, measure};
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
-/// The frameworks, each with a function that starts a training.
+/// The frameworks, each with a function that starts a training run.
 const FRAMEWORKS: [Framework; 6] = [
     ("candle", candle::start),
     ("cachescope", cachescope::start),

@@ -1,4 +1,4 @@
-//! Measures the peak memory, the time and the memory growth of a training.
+//! Measures the peak memory, the time and the memory growth of a training run.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -22,8 +22,8 @@ pub trait Training {
     }
 }
 
-/// The name of a framework, and the function that creates a training. All values of the training
-/// are from `Values`.
+/// A compared framework: its name, and the function that creates its [`Training`]. The initial
+/// values and the inputs are from [`Values`].
 pub type Framework = (
     &'static str,
     fn(Network, &mut Values) -> Result<Box<dyn Training>, Error>,
@@ -114,7 +114,7 @@ impl Measured {
     }
 }
 
-/// Runs a training in this process. The process must not have run a training before, because its
+/// Trains a case in this process. The process must not have trained a case before, because the
 /// peaks cover its whole lifetime.
 pub fn measure(framework: Framework, case: Case) -> Result<Measured, Error> {
     let (name, start) = framework;
@@ -173,8 +173,9 @@ fn median(times: &mut [Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// Returns the CPU time of all threads of this process. It shows that only one thread computes at a
-/// time. The times are fields 14 and 15 of `/proc/self/stat`, in hundredths of a second.
+/// Returns the CPU time of all threads of this process. The time shows that only one thread
+/// computes at a time. The times are fields 14 and 15 of `/proc/self/stat`, in hundredths of a
+/// second.
 fn cpu_time() -> Result<Duration, Error> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = stat.rsplit_once(") ").ok_or("no name in the stat")?;

@@ -6,8 +6,8 @@
 //! inputs, rows, columns]`.
 //!
 //! - GPT: token embedding; position embedding; for each block, the weight and the bias of `qkv`,
-//!   `out`, `wide` and `narrow`; the weight of the head; the tokens. Each sequence has one more
-//!   token than its length.
+//!   `out`, `wide` and `narrow`; the weight of the head; the tokens. Each sequence has `length + 1`
+//!   tokens: the inputs, and one more token for the targets.
 //! - CNN: weights and biases of the two convolutions and the two linear layers; images; classes.
 //!
 //! Normalizations have the initial weight 1 and the initial bias 0, and no tensor number.
@@ -58,7 +58,7 @@ impl Values {
     }
 }
 
-/// Returns PyTorch's bound for the initial weight and bias of a layer with this number of inputs.
+/// Returns PyTorch's bound for the initial weight and bias of a layer with `inputs` inputs.
 pub fn bound_of(inputs: usize) -> f32 {
     1.0 / (inputs as f32).sqrt()
 }

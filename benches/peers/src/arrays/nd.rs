@@ -33,7 +33,8 @@ impl Operands {
     }
 }
 
-/// Returns a run of `task` with operators and methods. Each of them returns a new array.
+/// Returns a run of `task` with operators and methods. Each operator and method returns a new
+/// array.
 pub fn operators(task: Task) -> Run {
     let Operands {
         a,

@@ -74,7 +74,7 @@ fn every_allocator_is_charged_for_its_driver_calls() {
         number(row(&rows, "best-fit"), "peak_reserved_bytes"),
         80 * MIB
     );
-    // The table has 10 us per allocation, and 371 us per 2 GiB.
+    // The cost table has 10 us per allocation, and 371 us per 2 GiB.
     let per_mib = 371.0 / 2048.0;
     let expected = 20.0 + 80.0 * per_mib;
     let told = row(&rows, "pytorch")["driver_us"].as_f64().unwrap();

@@ -99,8 +99,8 @@ fn a_block_is_split_while_the_rest_is_worth_it() {
     assert_eq!(reserved_at_once("split", &[4 * MIB; 5]), [20 * MIB; 2]);
     assert_eq!(reserved_at_once("split-more", &[4 * MIB; 6]), [40 * MIB; 2]);
     // The block of 19 MiB is in a segment of 20 MiB. A remainder is split off only if it exceeds 1
-    // MiB, so this remainder stays in the block. An expandable segment splits it off. There, the
-    // block of 1.5 MiB occupies this remainder and a part of a new page.
+    // MiB, so this remainder stays in the block. An expandable segment splits the remainder off.
+    // The block of 1.5 MiB then occupies the remainder and a part of a new page.
     let kept = [(0, 1, 9 * MIB), (1, 99, 19 * MIB), (2, 99, 3 * MIB / 2)];
     assert_eq!(reserved("rest-kept", &kept), [40 * MIB; 2]);
     // A remainder of 1.5 MiB is split off, and serves the next request.

@@ -1,4 +1,5 @@
-//! Tests with recorded programs: tensors of real networks, and logs of this crate.
+//! Tests with recorded programs: tensors of real networks, and logs of `cachescope_memory`'s
+//! devices.
 
 use std::path::Path;
 

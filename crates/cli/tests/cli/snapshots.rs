@@ -84,8 +84,9 @@ fn each_protocol_gives_the_figures_of_pytorch_and_of_the_pools() {
             .map(|device| number(device, "device"))
             .collect();
         assert_eq!(ordinals, [0, 2], "the second has nothing");
-        // The 6 MiB are live until their free is completed, while 12 MiB are live. A block of 2 MiB
-        // ends before the peak. A block whose free still waits at the end is live throughout.
+        // The 6 MiB are live until their free is completed, so they are live together with 12 MiB.
+        // A block of 2 MiB ends before the peak. A block whose free still waits at the end is live
+        // throughout.
         let throughout = 2 * MIB - 7;
         let live = 6 * MIB + 1000 + 12 * MIB + throughout;
         let pytorch = &devices[0]["pytorch"];

@@ -66,8 +66,8 @@ fn entries_nest_by_thread() {
     let spans: Vec<(u32, u64, u64, u64, bool)> = (entries.into_iter())
         .map(|own| (own.thread, own.from, own.to, own.depth, own.is_outermost))
         .collect();
-    // An Exit without an Enter ends an entry that began before the recording. The entry with the
-    // latest such Exit is the outermost. An Exit also ends open inner entries.
+    // An Exit without an Enter ends an entry that began before the recording. Among these entries,
+    // the entry with the latest Exit is the outermost. An Exit also ends open inner entries.
     let expected = [
         (1, 0, 8, 0, true),
         (2, 0, 6, 0, true),

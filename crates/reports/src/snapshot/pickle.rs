@@ -23,7 +23,7 @@ mod opcode {
 }
 
 /// The maximum number of items per `APPENDS`. The viewer passes the items as arguments of one call,
-/// and the number of arguments is limited. Python's pickler uses this number too.
+/// and the number of arguments is limited. Python's pickler also writes batches of 1000 items.
 const BATCH: usize = 1000;
 
 /// The buffer size from which on the buffer is written.

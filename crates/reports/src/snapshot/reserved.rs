@@ -86,7 +86,7 @@ impl Reserved {
         gaps
     }
 
-    /// Returns whether a single range contains `span`. This is the common case for a block.
+    /// Returns whether a single range contains `span`, as for most blocks.
     fn has_whole(&self, span: AddressSpan) -> bool {
         let last = self.ranges.range(..=span.start).next_back();
         last.is_some_and(|(_, &(end, _))| span.end <= end)

@@ -16,7 +16,7 @@ use super::reserved::{AddressSpan, Range, Reserved};
 use crate::place::Place;
 use crate::profile::{Event, EventKind, Profile};
 
-/// The stream, the scope and the place of a request.
+/// The origin of a request: its stream, its scope and its place.
 #[derive(Clone, Copy, Debug)]
 struct BlockOrigin {
     stream: u32,

@@ -151,7 +151,8 @@ impl Browser {
         }
     }
 
-    /// Evaluates an expression to a point of the window. Its value must have `x` and `y`.
+    /// Evaluates an expression to a point of the window. The expression's value must have `x` and
+    /// `y`.
     #[track_caller]
     pub(crate) fn point(&mut self, expression: &str) -> (f64, f64) {
         let point = self.evaluate(expression);

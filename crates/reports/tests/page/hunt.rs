@@ -8,10 +8,10 @@ use crate::html;
 const MIB: u64 = 1 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Returns a profile of two lines without a scope, with PyTorch's backtraces. The second line
-/// allocates at two columns. A minute passes before the first event, and another after the last.
-/// The first line has the most live bytes at the peak. The last allocating line has few live bytes
-/// at the peak.
+/// Returns a profile of two lines without a scope, with PyTorch's backtraces. The second line has
+/// allocating call sites in two columns. A minute passes before the first event, and another after
+/// the last. The first line has the most live bytes at the peak. The last allocation is on the
+/// second line, which has few live bytes at the peak.
 fn profile() -> Profile {
     let site = |file: &str, line, column| CallSite {
         file: file.into(),

@@ -152,7 +152,8 @@ fn segments_entry_and_flames() {
     let before = browser.number(live);
     assert!(before < at_peak);
     browser.key("ArrowRight");
-    // A key moves the slider by one event, and some events change no total.
+    // A key moves the slider by one event. Totals are not compared, because some events change no
+    // total.
     assert_eq!(browser.number("page.moment"), moment + 1.0);
     let total =
         "page.segments.totals.live + page.segments.totals.idle + page.segments.totals.pending";

@@ -189,7 +189,7 @@ fn operations_count_for_their_lines_with_what_they_call() {
     push(EventKind::OperationBegin, 4, 0);
     let sites = by_call_site(&program.profile());
     let times = sites.iter().map(|own| (line(own), own.operation_ns));
-    // Line 2 was called from outside, and from itself. A tick is 10 ns.
+    // Line 2 called two operations. The second ran inside of the first. A tick is 10 ns.
     let expected = [(Some(2), 70 + 10), (Some(4), 40), (Some(3), 20)];
     assert_eq!(times.collect::<Vec<_>>(), expected);
     assert!(sites.iter().all(|own| own.kernel_ns == own.operation_ns));
@@ -347,7 +347,7 @@ growth: what an entry leaves, less what is freed of earlier entries; the average
 }
 
 /// Returns the profile of a program. It allocates at the columns 5 and 31 of line 1, and at one
-/// column of line 2. Operations have other columns of the two lines.
+/// column of line 2. Operations are called at other columns of the two lines.
 fn of_two_columns() -> Profile {
     let mut profile = small();
     let first = profile.call_sites[0].clone();
@@ -393,7 +393,8 @@ fn tables_name_the_column_where_two_allocations_share_a_line() {
     let table = text(table::write, &profile);
     let words = last_words(&table);
     let count = |line: &str| words.iter().filter(|word| **word == line).count();
-    // Each allocating column occurs in the table of lines, and in the table of growth.
+    // Each column with an allocating call site occurs in the table of lines, and in the table of
+    // growth.
     assert_eq!(count("src/main.rs:1:5"), 2, "{table}");
     assert_eq!(count("src/main.rs:1:31"), 2, "{table}");
     assert_eq!(count("src/main.rs:1:77"), 1, "{table}");

@@ -1,4 +1,4 @@
-//! CUDA's stream-ordered memory pool (`cuMemAllocAsync`), by its documented rules.
+//! A model of CUDA's stream-ordered memory pool (`cuMemAllocAsync`), by its documented rules.
 //!
 //! - Sizes are rounded up to multiples of 512 bytes.
 //! - A free block serves later requests. On the stream that freed it, the block is reusable at
@@ -26,7 +26,8 @@ const PAGE_BYTES: u64 = 2 << 20;
 
 /// An unbounded address range, some pages of which are mapped.
 ///
-/// Invariant: gaps between parts begin and end at multiples of [`PAGE_BYTES`].
+/// Invariant: gaps between parts are unmapped pages, so they begin and end at multiples of
+/// [`PAGE_BYTES`].
 #[derive(Debug)]
 pub(super) struct CudaPool {
     parts: Parts,
@@ -51,9 +52,9 @@ impl CudaPool {
         Some(start)
     }
 
-    /// Extends the last free part to at least `bytes`, or adds a free part behind all parts. Remaps
-    /// unused pages first, then maps new pages. Returns false if the memory limit or the address
-    /// range is too small.
+    /// If the last part is free, extends it to at least `bytes` bytes. Otherwise, adds a free part
+    /// behind all parts. Remaps unused pages first, then maps new pages. Returns false if the
+    /// memory limit or the address range is too small.
     fn grow(&mut self, bytes: u64) -> bool {
         let (end, room_bytes) = (self.parts.end(), self.limit_bytes - self.reserved_bytes);
         let start = self.parts.free_before(end).unwrap_or(end);

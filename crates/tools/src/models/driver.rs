@@ -2,7 +2,7 @@
 
 use crate::simulation::{DriverCall, DriverLedger};
 
-/// A ledger that counts and charges a model's driver calls, if costs are computed.
+/// The simulated driver of a model. If costs are computed, `ledger` counts and charges its calls.
 #[derive(Debug, Default)]
 pub(super) struct Driver {
     pub(super) ledger: Option<DriverLedger>,

@@ -146,7 +146,7 @@ pub struct ModelOutcome {
     pub peak_reserved_bytes: u64,
     /// The number of allocations that failed.
     pub failures: u64,
-    /// The ledger of the driver's calls, if costs are computed.
+    /// The ledger of the driver's calls; `None` without costs.
     pub ledger: Option<DriverLedger>,
 }
 

@@ -6,7 +6,7 @@ use cachescope_memory::internal::plan::{Deadline, TimeLimits, pack_within};
 
 use super::{BufferInterval, Packing, improve};
 
-/// The capacity and the time limit of a plan.
+/// The options of [`pack`](pack()): the capacity of the slab, and the time limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The capacity. If it is set, the search stops at the first plan within it. Otherwise, the

@@ -8,7 +8,7 @@ use super::pickle::Pickle;
 /// The budget per byte of the file. Reading may use 64 bytes per byte; the file's buffer uses 4 of
 /// them.
 const BYTES_PER_BYTE: u64 = 60;
-/// The budget for an empty file.
+/// The part of the budget that does not depend on the file's length.
 const BYTES_FOR_ANY: u64 = 1 << 20;
 
 /// The remaining memory for the parsed values of a file.

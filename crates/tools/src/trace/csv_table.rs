@@ -17,8 +17,8 @@ use crate::error::{Error, ErrorCode, Result};
 /// exhaust the memory.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// The maximum number of fields. Rows with more fields are rejected, because field ranges are
-/// larger than the commas that create them.
+/// The maximum number of fields. Rows with more fields are rejected, because the range of a field
+/// uses more memory than its comma.
 const MAX_COLUMNS: usize = 4096;
 
 /// The byte order mark that some programs write before UTF-8 text.

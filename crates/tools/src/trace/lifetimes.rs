@@ -40,7 +40,8 @@ type TableRows = (Vec<Lifetime>, Vec<ConstrainedBuffer>, Option<Vec<u64>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Honoured {
     None,
-    /// Only alignments. The offsets of a plan satisfy them, and a pool aligns blocks to its unit.
+    /// Only alignments. Both callers ignore them. A profile uses a plan's offsets, and a replay
+    /// aligns blocks to the pool's unit.
     Alignments,
     All,
 }

@@ -41,9 +41,9 @@ impl<T> LiveBlocks<T> {
         self.known.insert(address)
     }
 
-    /// Adds a block that is live from step `since` on. A version that does not record the
-    /// completion of frees leaves freed blocks live. So each overlapped block is removed and passed
-    /// to `ended`, with the step of its requested free.
+    /// Adds a block that is live from step `since` on. A version of PyTorch that does not record
+    /// the completion of frees leaves freed blocks live. So each overlapped block is removed and
+    /// passed to `ended`, with the step of its requested free.
     ///
     /// # Errors
     ///

@@ -157,8 +157,9 @@ fn events_of(lifetimes: &[Lifetime]) -> Vec<TraceEvent> {
         } else {
             0
         };
-        // Ranks order the events of one step. The rank of a free is its index. From `count` on,
-        // each allocation has two ranks.
+        // Ranks order the events of one step. The rank of a free is its index, below `count`. Each
+        // allocation has two ranks from `count` on. The second rank is for its free, if its
+        // lifetime is empty.
         let allocation = count + 2 * index;
         let free = if lower < upper { index } else { allocation + 1 };
         events.push((lower, allocation, TraceEvent::Allocate { slot, bytes }));

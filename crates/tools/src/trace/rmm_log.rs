@@ -40,7 +40,7 @@ pub(super) struct LogEntry {
     pub(super) bytes: u64,
 }
 
-/// The slot and the line number of a live allocation.
+/// A live allocation: its slot, and the line number of its row.
 #[derive(Clone, Copy, Debug)]
 struct LiveSlot {
     slot: u32,

@@ -30,7 +30,7 @@ const MAX_BYTES: u64 = 1 << 63;
 pub struct Simulator {
     pool: SimulatedPool,
     unit_bytes: u64,
-    /// The binary logarithm of `unit_bytes`, if `unit_bytes` is a power of two.
+    /// The binary logarithm of `unit_bytes`; `None` if `unit_bytes` is not a power of two.
     unit_shift: Option<u32>,
 }
 

@@ -292,7 +292,7 @@ fn peak_live_bytes(lifetimes: &[Lifetime]) -> u64 {
     changes.sort_unstable();
     let (mut live, mut peak) = (0u64, 0);
     for (_, begins, bytes) in changes {
-        // The end of an empty lifetime precedes its start in this order.
+        // In the order of `changes`, the end of an empty lifetime precedes its start.
         live = if begins == 1 {
             live + bytes
         } else {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use arguments::Arguments;
 
-/// The time limit of a suite. A suite that exceeds it hangs.
+/// The time limit of a suite. A suite that exceeds the limit counts as hung, and is stopped.
 const MOST_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// The environment variable that contains the name of the run that a process executes.
@@ -48,7 +48,7 @@ pub struct Run {
     is_possible: bool,
 }
 
-/// The condition under which a run uses the emulator.
+/// The condition under which a run for CUDA uses the emulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tier {
     /// Runs in all cases.
@@ -86,9 +86,9 @@ impl Run {
         Self::new(RunDevice::Host)
     }
 
-    /// Returns a run on the real CUDA device, if one exists. Otherwise, it runs on the emulated
-    /// device if `CACHESCOPE_EMULATOR_ALL=1`. It is optional, because most runs compile hundreds of
-    /// kernels.
+    /// Returns a run on the real CUDA device. If no real device exists and
+    /// `CACHESCOPE_EMULATOR_ALL=1`, the run is on the emulated device. Emulated runs are optional,
+    /// because most of them compile hundreds of kernels.
     #[must_use]
     pub const fn cuda() -> Self {
         Self::new(RunDevice::Cuda)

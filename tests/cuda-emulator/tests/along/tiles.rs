@@ -6,8 +6,8 @@ use half::{bf16, f16};
 
 use crate::along::{both, floats, numbers, same};
 
-/// The number of elements of a tile of a single lane. A lane is divided into tiles if it has at
-/// least four times this length.
+/// The number of elements of a tile of a single lane. Only lanes of at least four times this length
+/// are divided into tiles.
 const TILE: usize = 2048;
 
 /// Returns lengths near one tile, and near the number of tiles that a warp examines at once.

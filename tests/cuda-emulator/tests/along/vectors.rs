@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use crate::along::{both, floats, same};
 
-/// The lengths are near those at which the kernel changes: a pack, a warp of packs, a block and a
+/// Lengths near the lengths at which the kernel changes: a pack, a warp of packs, a block and a
 /// chunk.
 const LENGTHS: [usize; 12] = [8, 15, 16, 17, 24, 257, 512, 1024, 1032, 2048, 2055, 16_400];
 
@@ -46,8 +46,8 @@ fn products<T: Float>() -> Result<()> {
     let count = longest * (ROWS[ROWS.len() - 1] + 16);
     let elements = both(&whole::<T>(count, 0), &[count])?;
     let factors = both(&whole::<T>(2 * longest, 3), &[2 * longest])?;
-    // Some operands are read in packs. Others are not, because of their first element or of their
-    // row stride.
+    // Some operands are read in packs. Others are not, because their first element or their rows
+    // are not at a pack boundary.
     for (shift, gap, turned) in [
         (0, 0, false),
         (8, 16, false),

@@ -40,7 +40,7 @@ fn batch(images: usize) -> Result<Dataset> {
     })
 }
 
-/// Runs `step`, in a scope if the variant has a policy.
+/// Runs `step`. If the variant has a policy, `step` runs in a scope.
 fn scoped<T>((_, policy): Way, step: impl FnOnce() -> Result<T>) -> Result<T> {
     match policy {
         None => step(),

@@ -199,7 +199,8 @@ fn a_stream_waits_for_the_previous_user_of_its_memory() {
     }
 }
 
-/// During a capture of its stream, a stream-ordered release would be recorded in the graph.
+/// If a block were released in stream order during a capture of its stream, the graph would record
+/// the release.
 #[test]
 fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
     let lock = EmulatorLock::take();

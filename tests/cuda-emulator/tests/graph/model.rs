@@ -130,8 +130,8 @@ enum Change {
 /// A graph with the changes of each launch.
 type Captured = (Graph, Arc<[Change]>);
 
-/// The live arrays with their cells, and the expected values of the cells. A value is `None` if it
-/// is undefined.
+/// The expected state of a program: the live arrays with their cells, and the values of the cells.
+/// A value is `None` if it is undefined.
 #[derive(Default)]
 struct Model {
     live: Vec<(Array<i32>, Cell)>,

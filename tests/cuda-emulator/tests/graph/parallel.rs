@@ -102,8 +102,8 @@ fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> 
 /// An array x, with a graph on its own stream that replaces x by 3 x + 1.
 struct Shared {
     x: Mutex<Array<i32>>,
-    /// The array from which the graph computes x in its slab. It is `None` if the graph updates x
-    /// in place.
+    /// The array from which the graph computes x in its slab; `None` if the graph updates x in
+    /// place.
     y: Option<Array<i32>>,
     graph: Graph,
     own: Stream,

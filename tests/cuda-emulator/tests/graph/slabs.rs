@@ -164,7 +164,7 @@ fn a_use_of_a_suballocation_is_ordered_after_a_launch() -> Result<()> {
         }
         lent.set(value)?;
         lent.graph.launch()?;
-        // The array is read on the stream of the last write. It is not the home stream of any
+        // The array is read on the stream of the last write, which is not the home stream of any
         // array.
         assert_eq!(
             lent.x.to_vec()?,

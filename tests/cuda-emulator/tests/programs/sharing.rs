@@ -52,7 +52,8 @@ fn compute(operation: usize, left: Known, right: &Known) -> Result<Known> {
             })
         }),
         2 => {
-            // The update is in place if the array is not shared. Otherwise, it is a copy.
+            // If the array is not shared, the update is in place. Otherwise, the array is copied
+            // first.
             let mut array = left.array;
             array.update(|x| x - &right.array)?;
             (

@@ -155,8 +155,8 @@ impl Scan {
     }
 }
 
-/// The last tile with an inclusive sum, and the first unpublished tile. They are adjacent, as far
-/// apart as a warp looks back at once, or further apart.
+/// The tested states: the last tile with an inclusive sum, and the first unpublished tile. The two
+/// tiles are adjacent, as far apart as a warp looks back at once, or further apart.
 const STATES: [[usize; 2]; 8] = [
     [0, 1],
     [0, 2],

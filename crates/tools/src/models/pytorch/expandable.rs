@@ -40,8 +40,9 @@ impl ExpandablePool {
         }
     }
 
-    /// Returns the start of the best-fitting free part. If unmapped pages follow a part, the size
-    /// to which it can grow counts. So the end of the range is used last.
+    /// Returns the start of the best-fitting free part. Parts are compared by their
+    /// `potential_bytes`, which is unbounded for the last part. So the end of the range is used
+    /// last.
     fn best_fit(&self, bytes: u64) -> Option<u64> {
         let mut best = None;
         for (part_bytes, start) in self.parts.fitting(bytes) {

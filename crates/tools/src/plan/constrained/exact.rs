@@ -19,8 +19,8 @@ use cachescope_memory::internal::plan::Deadline;
 const DEADLINE_NODES: u64 = 64;
 
 /// The maximum number of raised offsets in one propagation. Above it, the search abandons the
-/// branch without a proof. Without alignments, a cycle is detected when the first offset rises
-/// once.
+/// branch without a proof. Without alignments, the bounds form a cycle as soon as the offset of
+/// `from` (in `restrict`) rises. Then the branch is ruled out.
 const MAX_RISES: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

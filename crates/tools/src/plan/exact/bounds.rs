@@ -28,8 +28,8 @@ pub(super) struct SectionBounds {
     failures: Vec<u64>,
 }
 
-/// A range of sections, its unplaced items in order of their lowest offset, and the floor. No item
-/// may be placed below the floor.
+/// The unplaced items of a range of sections, in order of their lowest offset. No item may be
+/// placed below `floor`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unplaced<'a> {
     pub(super) first: u32,

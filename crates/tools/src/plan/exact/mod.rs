@@ -22,8 +22,8 @@ const FIRST_RUN_NODES_PER_ITEM: u64 = 4;
 /// The growth factor of the node budget per run.
 const GROWTH: f64 = 1.01;
 
-/// The divisor of the nodes that are spent on occasional long runs. Only a complete run proves
-/// infeasibility.
+/// The reciprocal of the share of nodes that occasional long runs spend. They exist because only a
+/// complete run proves infeasibility.
 const LONG_RUN_DIVISOR: u64 = 4;
 
 /// The maximum number of items. For more items, the lists of the search would use too much memory.

@@ -273,7 +273,7 @@ impl Search {
                 self.lists.push(other);
             }
         }
-        // Merges the raised items with the items that already had this lowest offset.
+        // Merges the raised items with the items whose lowest offset already was `end`.
         self.raised.sort_unstable();
         let mut raised = 0;
         while at < to && self.state.lowest[self.lists[at] as usize] == end {
@@ -300,7 +300,7 @@ impl Search {
         self.bounds.fail(&self.state, &rest)
     }
 
-    /// Returns whether the placement of `item` created a cut point: no unplaced item crosses it.
+    /// Returns whether the placement of `item` created a cut point, which no unplaced item crosses.
     fn decomposes(&self, item: u32) -> bool {
         let sections = self.state.items[item as usize].sections();
         let inner = &self.state.crossing[sections.start..sections.end - 1];

@@ -100,7 +100,7 @@ proptest! {
         let least = least_slab(&buffers);
         prop_assert_eq!(plan.slab_bytes, least);
         prop_assert!(plan.lower_bound_bytes <= least);
-        // A proof exists that a smaller capacity is infeasible.
+        // The planner must prove that the capacity `below` is infeasible.
         if let Some(below) = least.checked_sub(1) {
             let options = Options { capacity_bytes: Some(below), ..Options::default() };
             let plan = pack_constrained(&buffers, &options);

@@ -70,7 +70,7 @@ pub(super) struct Pickle<'a> {
     root: Value,
 }
 
-/// The reason why a file is refused, and the offset of the refused byte.
+/// The refusal of a file: the reason, and the offset of the refused byte.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) offset: usize,

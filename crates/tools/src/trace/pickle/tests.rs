@@ -182,8 +182,8 @@ fn lists_grow_by_parts_through_every_reference() {
     assert_eq!(list(inner), [1, 2, 3].map(Value::Int));
 }
 
-/// Returns the pickle of a dictionary that maps the keys `k0`, `k1`, … to their numbers. It is
-/// filled in two steps, and contains `k0` twice.
+/// Returns the pickle of a dictionary that maps the keys `k0`, `k1`, … to 0, 1, …. It is filled in
+/// two steps, and contains `k0` twice.
 fn dict_of(count: u32) -> Vec<u8> {
     let mut bytes = b"\x80\x02}(".to_vec();
     let entry = |key: u32, number: u32| {

@@ -20,8 +20,8 @@ const ALLOCATORS: [&str; 6] = [
 ///
 /// The result is the innermost line in a file that matches `own_code`. If no file matches, the
 /// result is the innermost line. If no frame has a line, the result is the innermost function that
-/// is not in [`ALLOCATORS`]. If the backtrace is a single frame, its file suffices: it may be the
-/// name of a buffer.
+/// is not in [`ALLOCATORS`]. If the backtrace is a single frame with a file, the result is this
+/// file, even without a line number. The file may be the name of a buffer.
 pub(super) fn call_site_of(frames: &[Frame], own_code: Option<&str>) -> Option<CallSite> {
     if let [Frame { file, line, .. }] = frames
         && !file.is_empty()

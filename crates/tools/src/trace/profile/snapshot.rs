@@ -57,15 +57,15 @@ struct ProfileReader<'a> {
     categories: HashMap<Value, Option<u32>>,
     /// The live blocks, with the lines of their allocations.
     live: LiveBlocks<Lines>,
-    /// The address and the index of the last event, if it is a free that the next entry may
-    /// complete.
+    /// The address and the index of the last event; `None` if it is not a free that the next entry
+    /// may complete.
     requested: Option<(u64, usize)>,
     /// The address ranges whose initial state is known.
     decided: Reserved,
     steps: u64,
 }
 
-/// The call site, the backtrace and the scope of an allocation.
+/// The origin of an allocation: its call site, its backtrace and its scope, by index.
 #[derive(Clone, Copy, Default)]
 struct Lines {
     call_site: Option<u32>,
