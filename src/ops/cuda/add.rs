@@ -3,12 +3,13 @@
 //! The sum of floats depends on the order of its terms. The terms are added in the order of the
 //! indices, like on the host. Therefore one thread adds all values of an element of the target, and
 //! no floats are added atomically. Writes use the same kernels, so that the last of several values
-//! for one element is kept.
+//! for one element remains.
 //!
 //! The sum of integers does not depend on the order of its terms. Therefore one thread per value
-//! adds the value atomically. The time depends on the number of values alone. For floats, blocks
-//! may divide the target into ranges. The block of each range then reads all indices. The time is
-//! longest if the indexed axis is long and the target has no other axes.
+//! adds the value atomically. The time depends on the number of values alone. For floats, the
+//! indexed axis of the target may be divided into ranges, with one block per range. Each block
+//! reads all indices. The kernel takes longest if the indexed axis is long and the target has no
+//! other axes.
 
 use super::copy::{WordKernel, Words, source, word_of};
 use super::launch::{THREADS, grid_of, launch};
@@ -45,7 +46,7 @@ pub(in crate::ops) fn add_at(
 }
 
 /// Writes each of `values` to the element of `target` that its index selects. [`add_at`] describes
-/// the parameters. The last of several values for one element is kept.
+/// the parameters. The last of several values for one element remains.
 #[track_caller]
 pub(in crate::ops) fn put_at(
     order: CudaOrder<'_>,
@@ -118,9 +119,9 @@ struct Scattered {
     axis: Axis,
 }
 
-/// The division of a walk into lanes. A lane is one position of the target, at index 0 of the
-/// indexed axis. The indices of the lane select elements along the indexed axis, in the order of
-/// the walk. Different lanes reach different elements of the target.
+/// The division of a walk into lanes. The positions of a lane differ only on axes along which the
+/// target has stride 0. Their indices select elements along the indexed axis of the target, in the
+/// order of the walk. Different lanes reach different elements of the target.
 #[derive(Debug)]
 struct Division {
     /// The walk over lanes that have different indices.
@@ -133,8 +134,8 @@ struct Division {
 
 impl Division {
     fn of(walk: &Walk<3>) -> Self {
-        // Lanes run along the axes on which the target has stride 0. Two positions on the other
-        // axes are different elements of the target, for any indices.
+        // Lanes run along the axes on which the target has stride 0. Positions that differ on the
+        // other axes select different elements of the target, for any indices.
         let axes = |wanted: fn([isize; 3]) -> bool| {
             let axes = walk.axes();
             axes.filter(move |&(_, steps)| wanted(steps))

@@ -266,8 +266,8 @@ struct Tiles {
     side: usize,
 }
 
-/// Returns the length of a tile's side, in words. A side has whole memory sectors, even for short
-/// words.
+/// Returns the length of a tile's side, in words. Even for words of one byte, a side is a whole
+/// number of memory sectors.
 fn side_of(bytes: usize) -> usize {
     if bytes < 4 { 64 } else { 32 }
 }

@@ -2,8 +2,9 @@
 //!
 //! cuFFT requires one positive stride between the elements of a row, and one positive distance
 //! between rows. An operand with another layout is copied. An operand is also copied if it must be
-//! scaled, or if cuFFT would overwrite it. If a result has another layout, the transforms are
-//! written contiguously and then copied. The work area of cuFFT is an ordinary buffer.
+//! scaled, or if cuFFT would overwrite it. If cuFFT cannot write the layout of a result, the
+//! transforms are written contiguously and then copied. The work area of cuFFT is an ordinary
+//! buffer.
 
 use std::iter;
 
@@ -347,10 +348,10 @@ fn real_parts(x: Operand<'_>) -> Result<ExpressionGraph<'_>> {
     Ok(graph)
 }
 
-/// Copies the first half of each spectrum along the last axis of `x`. A row of results has `length`
-/// real numbers. The copies are multiplied by `factor`. Elements beyond the end of `x` are zero.
-/// The imaginary part of element 0 is set to zero. If `length` is even, the imaginary part of the
-/// last element is set to zero, too. cuFFT does not clear these imaginary parts.
+/// Copies the first half of each spectrum along the last axis of `x`. The inverse transform of a
+/// row has `length` real numbers. The copies are multiplied by `factor`. Elements beyond the end of
+/// `x` are zero. The imaginary part of element 0 is set to zero. If `length` is even, the imaginary
+/// part of the last element is set to zero, too. cuFFT does not clear these imaginary parts.
 #[track_caller]
 fn halves(order: CudaOrder<'_>, x: Operand<'_>, length: usize, factor: f64) -> Result<AnyArray> {
     let (last, half) = (x.layout.ndim() - 1, length / 2 + 1);

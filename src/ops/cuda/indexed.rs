@@ -73,7 +73,7 @@ fn pick_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("picking by indices", numbering, bytes, &text)
 }
 
-/// Returns the number of elements of a word. It is above 1 if each index selects a whole row.
+/// Returns the number of elements of a word. It is above 1 only if each index selects a whole row.
 fn whole_words(from: Words, to: Words, axis: Axis, walk: &Walk<2>) -> usize {
     let (length, steps) = walk.row();
     if steps != [1, 0] {

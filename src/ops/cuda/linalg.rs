@@ -322,8 +322,8 @@ pub(in crate::ops) fn qr_factors(order: CudaOrder<'_>, a: Operand<'_>) -> Result
 }
 
 /// Returns the singular values of the matrices of `a`, and a status for each matrix. If `wanted`,
-/// also returns the singular vectors. The three shapes are the shapes of the results. cuSOLVER
-/// requires at least as many rows as columns, so that wide matrices are transposed.
+/// also returns the singular vectors. `of_values`, `of_u` and `of_vt` are the shapes of the
+/// results. cuSOLVER requires at least as many rows as columns, so wide matrices are transposed.
 #[track_caller]
 pub(in crate::ops) fn singular_values(
     order: CudaOrder<'_>,
@@ -376,8 +376,8 @@ fn swapped(shape: &Shape) -> Shape {
 }
 
 /// Returns the singular values of `matrices`, as an array of `of_values`. If `of_vectors` has
-/// shapes, also returns arrays of these shapes. They contain the columns of the left vectors and of
-/// the transposed right vectors.
+/// shapes, also returns arrays of these shapes. In column-major order, they contain the left
+/// vectors and the transposed right vectors.
 #[track_caller]
 fn svd_into(
     matrices: &MatrixCopies<'_>,

@@ -85,7 +85,8 @@ impl Numbering {
         if self.wide {
             arguments.push_all(numbers.iter().copied());
         } else {
-            // A stride may be negative. Modulo 2^32, its lower half is sufficient.
+            // A stride may be negative. Index arithmetic is modulo 2^32, so the lower half of the
+            // stride is sufficient.
             let bytes = numbers
                 .iter()
                 .flat_map(|&number| (number as u32).to_ne_bytes());

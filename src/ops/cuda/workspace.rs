@@ -27,7 +27,8 @@ impl<'a> Workspace<'a> {
     }
 
     /// Allocates memory for `count` items of `bytes_each`. The caller may drop the memory after it
-    /// launches the kernels that use the memory. The next use is ordered after these kernels.
+    /// launches the kernels that use the memory. The next use of the memory is ordered after these
+    /// kernels.
     #[track_caller]
     pub(super) fn allocate(&self, count: usize, bytes_each: usize) -> Result<Buffer> {
         let size_bytes = count.saturating_mul(bytes_each);

@@ -92,7 +92,8 @@ impl Hasher for NumberHasher {
 
     #[inline]
     fn write_u32(&mut self, number: u32) {
-        // The golden ratio of 2^64 spreads consecutive indices over the high bits, too.
+        // The factor is 2^64 divided by the golden ratio. It spreads consecutive indices over the
+        // high bits, too.
         self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 

@@ -1,8 +1,8 @@
 //! The direction of a directional derivative, while its function runs.
 //!
-//! The eigenvectors or singular vectors of equal values are not unique. The vectors that are smooth
-//! along a direction are unique. Therefore the factorizations call `change_of` to get the change of
-//! their matrix.
+//! The vectors of equal eigenvalues or of equal singular values are not unique. The vectors that
+//! are smooth along a direction are unique. Therefore the factorizations call `change_of` to get
+//! the change of their matrix.
 
 use std::cell::RefCell;
 use std::rc::Rc;

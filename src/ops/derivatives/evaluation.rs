@@ -20,7 +20,7 @@ use crate::ops::order::aliasing::{Overwritable, Target};
 /// Some of the derived operands of an expression graph.
 type DerivedList<'a> = SmallVec<[&'a Derived; 4]>;
 
-/// The data that passes gradients back through an expression graph.
+/// The nodes and saved values from which a step computes the gradients of a graph's operands.
 #[derive(Clone, Debug)]
 pub(super) struct Derivation<Saved = SavedArray> {
     pub(super) joint: GraphTemplate,
@@ -128,8 +128,9 @@ impl Derivation<AnyArray> {
             self.derived.iter().partition(is_whole);
         let (passed, computed): (DerivedList<'_>, DerivedList<'_>) =
             (whole.into_iter()).partition(|own| self.passed(own, saved_value).is_some());
-        // If the array of an unrounded, unreduced gradient is computed anyway, a sum of this
-        // gradient reads the array. All other sums are computed from the saved operands.
+        // One gradient may be stored for one operand, and summed for another operand. If the stored
+        // array is not rounded, the sum reads it. All other sums are computed from the saved
+        // operands.
         let is_computed = |own: &&Derived| {
             own.wide == own.gradient && computed.iter().any(|of| of.gradient == own.gradient)
         };
@@ -285,7 +286,8 @@ impl Evaluation {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported), naming the function, if a derivative is not known.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), naming the function, if a derivative is not
+    /// known.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin(graph: &ExpressionGraph<'_>, shape: &Shape) -> Result<Self> {
@@ -368,9 +370,9 @@ impl RunningEvaluation {
                 let kept = kept.collect::<Result<Vec<_>>>()?;
                 let gradient_of = |number: usize| Some(upstream[number].as_ref()?.dtype);
                 if (0..dtypes.len()).any(|number| gradient_of(number) != Some(dtypes[number])) {
-                    // A result without a gradient must not contribute. Even a gradient of 0 times
-                    // an infinite derivative would be NaN. An unrounded gradient has another type,
-                    // which needs other nodes.
+                    // The nodes are derived again in two cases. A result without a gradient must
+                    // not contribute, because a zero gradient times an infinite derivative would be
+                    // NaN. An unrounded gradient has another type than its result.
                     (derivation.joint, derivation.derived) = forward.derive_results(gradient_of)?;
                 }
                 let saved_value = |placeholder: Placeholder| match placeholder {

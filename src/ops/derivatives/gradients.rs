@@ -7,8 +7,8 @@
 //! requires that no other handle shares the memory. (A gradient that passes an addition unchanged
 //! has several handles.) Tracked gradients are never overwritten. If one pass computes several
 //! gradients, only one of them could reuse memory. A separate pass for this gradient would cost
-//! more than the memory is worth. The test for other handles also allows the gradient of logits to
-//! overwrite the logits.
+//! more than the memory is worth. The gradient rule of `cross_entropy` also tests for other
+//! handles, and then overwrites the logits with their gradient.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -213,7 +213,8 @@ impl Gradients {
     #[track_caller]
     pub(crate) fn add(&mut self, to: Tracked, contribution: AnyArray) -> Result<()> {
         if to.layout.len() == 0 {
-            // An empty view reads no elements. Its layout may begin before the value.
+            // An empty view reads no elements. Its layout may begin before the value, and the
+            // offset below would then be negative.
             tape::note_constants();
             return Ok(());
         }

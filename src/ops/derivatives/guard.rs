@@ -47,8 +47,9 @@ pub(super) fn pop() -> Option<TapeStep> {
     Some(step)
 }
 
-/// A guard for the steps of a function with its own gradients, in a checkpoint's first run. While
-/// the guard lives, the tape is active. When the guard drops, the steps are removed.
+/// A guard for the steps of a function that computes gradients itself, such as `value_and_grad`, in
+/// a checkpoint's first run. While the guard lives, the tape is active. When the guard drops, the
+/// steps are removed.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct FirstRun {

@@ -18,9 +18,9 @@ use cachescope_kernels::elementwise::call::Call;
 use cachescope_kernels::elementwise::operation::Operation;
 
 /// The contributions to a gradient, one for each use of its node. A contribution has a condition,
-/// or `None` if it always counts. If another branch was chosen, the contribution does not count and
-/// may have any value. Infinite slopes may occur in the branch itself, and in the nodes that the
-/// branch reads.
+/// or `None` if it always counts. If a select chose its other branch, the contribution does not
+/// count, and may have any value. Infinite slopes may occur in a branch itself, and in the nodes
+/// that the branch reads.
 pub(super) type Contributions = SmallVec<[(u32, Option<u32>); 2]>;
 
 impl GraphTemplate {

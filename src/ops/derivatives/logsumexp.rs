@@ -15,7 +15,7 @@ use cachescope_kernels::reduce::ReductionRule as Rule;
 /// The softmax of the elements, as an array.
 const SOFTMAX: Placeholder = sum_number(1);
 
-/// The nodes of the softmax, of its elements and of its shares.
+/// The nodes of the elements `x`, of their shares exp(`x` − result), and of the softmax.
 struct SoftmaxNodes {
     elements: u32,
     share: u32,
@@ -25,9 +25,9 @@ struct SoftmaxNodes {
 /// Passes the gradient of a logsumexp along `axes` back to the operands of `forward`. `upstream` is
 /// the gradient of `result`. `upstream` and `result` are broadcast over the reduced axes.
 ///
-/// The softmax of the elements is a separate step of the tape. So the two steps of
-/// [`Rule::Softmax`] compute derivatives of the gradient. The two steps are accurate even if one
-/// element is far above all other elements.
+/// The softmax of the elements is a separate step of the tape. So [`Rule::Softmax`] computes the
+/// derivatives of the gradient. Its two subtractions are accurate even if one element is far above
+/// all other elements.
 #[track_caller]
 pub(super) fn pass_back_by_softmax(
     (mut derivation, forward): (Derivation<AnyArray>, &Forward),
@@ -78,7 +78,7 @@ fn derive(forward: &Forward) -> Result<(GraphTemplate, Vec<Derived>, SoftmaxNode
         let [x, g, r, sum, softmax] =
             [x, g, r, sum, softmax].map(|node| JointValue::new(joint, node));
         let share = (x - r).exp();
-        // If all elements of a line are −∞, their shares are NaN.
+        // If all elements of a lane are −∞, their shares are NaN.
         let counts = x.not_equal(f64::NEG_INFINITY);
         nodes = Some(SoftmaxNodes {
             elements: x.node,

@@ -261,7 +261,7 @@ pub(crate) fn backward_in_places(
 }
 
 /// Like [`backward`], but records the backward pass as steps of the tape, so that the gradients can
-/// be differentiated, too. All steps stay on the tape.
+/// be differentiated, too. Removes no steps from the tape.
 ///
 /// # Errors
 ///

@@ -5,7 +5,7 @@ use crate::error::Result;
 
 /// Returns, for each element, the product of all other elements along `axes`. The computation has
 /// no division, so that zeros need no special case. It is in double precision, because the product
-/// of some elements may exceed the range of narrow floats.
+/// of some elements may exceed the range of shorter floats.
 #[track_caller]
 pub(super) fn products_of_others(x: AnyArray, axes: AxisSet) -> Result<AnyArray> {
     let dtype = x.dtype;

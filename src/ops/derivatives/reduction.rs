@@ -29,9 +29,9 @@ use cachescope_kernels::reduce::ReductionRule as Rule;
 /// nodes have the type of [`DType::computed_in`]. If a narrow result was rounded, it is computed
 /// again in this type.
 ///
-/// The mean is subtracted in two steps: first the rounded mean, then the mean of the differences.
-/// So the difference keeps its digits if elements are nearly equal, or if one of several weights is
-/// nearly 1.
+/// A rule that subtracts a mean subtracts first the rounded mean, and then the mean of the
+/// differences. So the difference is accurate even if elements are nearly equal, or if one of
+/// several weights is nearly 1.
 trait Derivative: Sized {
     /// Returns the rule's nodes for the element `x` of `dtype`. Returns `None` for complex elements
     /// that the rule does not support. A result reduces `count` elements.
@@ -82,7 +82,8 @@ impl Derivative for Rule {
             ),
             Self::Logsumexp => {
                 let share = (x - r).exp();
-                // If the result was rounded, the shares do not add up to 1.
+                // If the result was rounded, the shares do not sum to 1, so they are divided by
+                // their sum.
                 let gradient = (g * (share / s)).only_where(x.not_equal(f64::NEG_INFINITY));
                 (gradient, [Some(share), None])
             }
@@ -105,8 +106,9 @@ impl Derivative for Rule {
             }
             Self::LogSoftmax => {
                 // If a share is above ½, 1 − share is computed as the sum of the other shares. The
-                // first sum adds the gradients and the shares of the other elements, as complex
-                // numbers. The second sum is the gradient of the element with the share above ½.
+                // first sum adds complex numbers. The gradients of the other elements are their
+                // real parts, and the shares are their imaginary parts. The second sum is the
+                // gradient of the element with the share above ½.
                 let share = r.exp();
                 let most = r.gt(r.constant(MOST));
                 let zero = g.constant(0.0);
@@ -407,9 +409,9 @@ impl DerivedReduction {
     }
 }
 
-/// Subtracts from `gradient` its mean along `axes`, weighted by `softmax`. The subtraction does not
-/// change the gradient of the softmax. It is a separate step of the tape. So derivatives of this
-/// gradient also have the two steps of the rule.
+/// Subtracts from `gradient` its mean along `axes`, weighted by `softmax`. The gradient of the
+/// softmax's operand does not depend on this mean. The subtraction is a separate step of the tape.
+/// So derivatives of the gradient also subtract both means of the rule.
 #[track_caller]
 fn centred(gradient: &AnyArray, softmax: &AnyArray, axes: AxisSet) -> Result<AnyArray> {
     let all = 0..gradient.layout.ndim();

@@ -81,8 +81,8 @@ impl Saved {
         SavedArray::new(buffer, &array.layout, array.dtype).with_value_id(value_id)
     }
 
-    /// Saves an array that was computed from operands. If a tape tracks the operands, the rule
-    /// computes the array again. Otherwise, the rule uses the saved array.
+    /// Saves an array that was computed from operands. If a tape tracks the operands while the rule
+    /// runs, the rule computes the array again. Otherwise, the rule uses the saved array.
     #[track_caller]
     pub(in crate::ops) fn save_recomputed(&mut self, array: &AnyArray) -> AnyArray {
         self.bytes += array.size_bytes() as u64;

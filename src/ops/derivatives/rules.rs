@@ -16,8 +16,8 @@
 //!   It multiplies a gradient by one factor after the other.
 //! - A row reads the result only if the result has all digits of the derivative. If a function is
 //!   flat in a range, its row reads the argument. For example, two sigmoids compute 1 − tanh² x.
-//! - For `f16` and `bf16`, a row computes the result again in `f32`, unless the sign is sufficient.
-//!   The gradient is rounded once.
+//! - For `f16` and `bf16`, a row computes the result again in `f32`, unless it needs only the sign
+//!   of the result. The gradient is rounded once.
 
 use std::cell::RefCell;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LOG2_E, LOG10_E, PI};

@@ -54,7 +54,7 @@ impl From<AnyArray> for GradientSum {
 }
 
 impl GradientSum {
-    /// Returns the arrays that add up to this sum.
+    /// Returns the one or two arrays whose sum is the gradient.
     pub(super) fn arrays(&self) -> impl Iterator<Item = &AnyArray> {
         std::iter::once(&self.array).chain(&self.more)
     }

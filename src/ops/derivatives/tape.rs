@@ -264,7 +264,7 @@ pub(super) fn saves_like(index: u32, outer: &Tracked) -> bool {
     with_tape(is_whole).unwrap_or(false)
 }
 
-/// Records that the step that computed these values takes their gradients unrounded.
+/// Records that the step that computed `values` takes their gradients unrounded.
 pub(super) fn take_unrounded(values: &SmallVec<[Option<u32>; 1]>) {
     with_tape(|tape| {
         for &value in values.iter().flatten() {

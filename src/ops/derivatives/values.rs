@@ -98,7 +98,7 @@ impl<'g> JointValue<'g> {
         self.ne(self.constant(value))
     }
 
-    /// Returns the complex number with this real part and the imaginary part `im`.
+    /// Returns the complex number with the real part `self` and the imaginary part `im`.
     pub(super) fn with_imaginary(self, im: Self) -> Self {
         self.apply(OfParts::CALLS, [im])
     }

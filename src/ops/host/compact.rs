@@ -43,7 +43,7 @@ impl FlagBlocks {
         }
         let (elements, length) = (Elements::of(flags)?, flags.len());
         let count = |first: usize, end: usize| -> usize {
-            // A chunk has so few flags that a byte can count them.
+            // A part has at most `CHUNK - 1` flags, so that a byte can count them.
             let parts = (first..end).step_by(CHUNK - 1).map(|part| {
                 let flags = elements.run(part, (end - part).min(CHUNK - 1));
                 flags.fold(0_u8, |sum, flag| sum.wrapping_add(u8::from(flag)))

@@ -125,10 +125,10 @@ fn gathered<T: ConvFloat>(
     unsafe { computed(order.device, &shape, write) }.map(Array::into_erased)
 }
 
-/// Returns the elements of the kernel in the order in which [`gather`] reads them. They are ordered
-/// by group, block of [`HEIGHT`] channels of the result, pass, channel of the source, and tap. For
-/// each tap, there is one element for each channel of the block. The elements of missing channels
-/// are zero.
+/// Returns the elements of the kernel in the order in which [`ConvFloat::gather`] reads them. They
+/// are ordered by group, block of [`HEIGHT`] channels of the result, pass, channel of the source,
+/// and tap. For each tap, there is one element for each channel of the block. The elements of
+/// missing channels are zero.
 #[track_caller]
 fn packed_kernel<T: ConvFloat>(
     order: HostOrder<'_>,

@@ -20,8 +20,8 @@ pub(in crate::ops) fn first_outside(
     Ok(unsafe { (loops.first_outside)(view.address(), &walk, range) })
 }
 
-/// Waits for the integers, and returns the number of occurrences of each integer below `length`.
-/// Returns the first other integer instead, if there is one.
+/// Waits for the integers, and returns the number of occurrences of each integer below `length`. If
+/// an integer is outside `0..length`, returns the first of these integers instead.
 #[track_caller]
 pub(in crate::ops) fn occurrences(
     loops: &'static IntegerLoops,

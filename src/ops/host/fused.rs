@@ -18,7 +18,7 @@ use cachescope_kernels::elementwise::run::{BLOCK, Run, fill_block};
 use cachescope_kernels::vector::{Loop, has_vectors, has_wide_vectors, vectorised_for_certain};
 
 /// An expression that may have a fused loop. Code that only reads expressions takes a [`Tree`], so
-/// that no loop is compiled for it.
+/// that it instantiates no loop.
 pub(crate) trait Fusing: Tree {
     /// Calls `see` with the loop that the expression was compiled to, over results of this `shape`.
     /// Does nothing if the expression has no loop. The operands are dense and of this shape, or
@@ -74,7 +74,7 @@ pub(crate) trait FusedLoop: ElementSource {
 /// The number of elements that are computed in a buffer before they overwrite other elements.
 const STAGE: usize = 1024;
 
-/// A run as the source of a launch. Its loop is compiled only for processors with AVX2, FMA and
+/// A [`Run`] as the source of a launch. Its loop is compiled only for processors with AVX2, FMA and
 /// F16C, and skips rare elements. The library's loops compute the blocks with rare elements. These
 /// two limits halve or quarter the compile time of the loop.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl<'a, R: Run> Fused<'a, R> {
     #[inline]
     pub(crate) fn new(run: R, tree: &'a dyn Tree, shape: &'a Shape) -> Option<Self> {
         let rest = Rest::Tree(tree, shape);
-        // If there are a few blocks or more, the library's AVX-512 loops are faster.
+        // For more than `STAGE` elements, the library's AVX-512 loops are faster.
         let is_for_blocks =
             R::WIDE && has_wide_vectors() && shape.checked_len().is_ok_and(|count| count > STAGE);
         (has_vectors() && !is_for_blocks).then_some(Self { run, rest })
@@ -160,8 +160,8 @@ impl Rest<'_> {
     fn program(&self) -> BlockProgram {
         match self {
             Self::Program(program) => BlockProgram::clone(program),
-            // The program is over `shape`, because the graph's own shape may be smaller. It has
-            // only one element if all operands are single values.
+            // The program is over `shape`, because the graph's own shape may be smaller. If all
+            // operands are single values, the graph's shape has only one element.
             Self::Tree(tree, shape) => match ExpressionGraph::of(*tree) {
                 Ok(graph) => BlockProgram::new(&graph, &IndexSpace::row_major(shape)),
                 Err(error) => unreachable!("the operands broadcast to {shape}: {error}"),

@@ -86,7 +86,7 @@ fn indices_of(indices: Operand<'_>) -> ReadPtr<i64> {
 const LINE_BYTES: usize = 64;
 
 /// Adds each of `values`, in order, to the element of `target` that its index picks along the axis
-/// `at`. Each element of `shape`, which is not empty, is one addition. `indices` and `values`
+/// `at`. Each position of `shape` is one addition. `shape` is not empty. `indices` and `values`
 /// broadcast to `shape`. `target` broadcasts to `shape` along all axes except `at`.
 #[track_caller]
 pub(in crate::ops) fn add_at(
@@ -107,7 +107,7 @@ pub(in crate::ops) fn add_at(
 }
 
 /// Writes each of `values` to the element of `target` that its index picks, like [`add_at`]. The
-/// last of several values for one element is kept.
+/// last of several values for one element remains.
 #[track_caller]
 pub(in crate::ops) fn put_at(
     order: HostOrder<'_>,
@@ -138,8 +138,8 @@ fn scatter(
 ) -> Result<()> {
     let element_bytes = values.dtype.size_bytes();
     let walk = reached(&target, [indices.layout, values.layout], at, shape)?;
-    // If the target has a stride along an axis, different positions are different elements of the
-    // target, for any indices. So this axis may be divided among threads.
+    // If the target has a stride along an axis, positions that differ on this axis select different
+    // elements. So the axis may be divided among threads.
     let steps = walk.axes().enumerate();
     let steps = steps.filter(|(_, (_, [step, ..]))| *step != 0);
     let (divided, length) = steps
@@ -147,8 +147,8 @@ fn scatter(
         .max_by_key(|&(_, length)| length)
         .unzip();
     let length = length.unwrap_or(1);
-    // Each thread walks over all indices, so that there are no more blocks than threads. A block
-    // has at least as many elements as a cache line.
+    // Each thread walks over all indices, so there are no more blocks than threads. A block has at
+    // least as many elements as a cache line.
     let block = length.div_ceil(threads());
     let block = block.max(LINE_BYTES / element_bytes);
     let scattered = Scattered {

@@ -72,7 +72,7 @@ impl Work {
         Self::of_bytes(count, bytes_each.saturating_mul(length))
     }
 
-    /// Returns the work of `count` items that stay on one thread.
+    /// Returns the work of `count` items that one thread computes.
     pub(in crate::ops) fn on_one_thread(count: usize) -> Self {
         Self {
             count,

@@ -87,7 +87,7 @@ impl<'a> FusedStore<'a> {
     }
 
     /// Like [`run`](Self::run), over gathered operands. This function is not inlined, because only
-    /// gathered operands need its memory.
+    /// gathered operands need its stack frame.
     #[inline(never)]
     #[track_caller]
     fn run_over_blocks(&self) -> Result<bool> {

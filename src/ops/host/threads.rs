@@ -36,9 +36,9 @@ pub(super) fn alone(work: impl FnOnce()) {
     work();
 }
 
-/// Returns whether work stays on this thread. Under ThreadSanitizer, work always stays on this
-/// thread. The reason is that rayon's threads synchronise inside the standard library, which is not
-/// built for ThreadSanitizer.
+/// Returns whether this thread must run its work alone. Under ThreadSanitizer, every thread must.
+/// The reason is that rayon's threads synchronise inside the standard library, which is not built
+/// for ThreadSanitizer.
 pub(super) fn is_alone() -> bool {
     cfg!(tsan) || IS_ALONE.get()
 }

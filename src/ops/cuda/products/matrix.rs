@@ -4,7 +4,7 @@ use crate::array::{Layout, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::{Gemm, GemmOperand, GemmType};
 
-/// A matrix. Lengths and steps are in elements.
+/// The lengths and strides of a matrix in memory, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Matrix {
     pub(super) rows: usize,
@@ -128,9 +128,9 @@ impl Pairs {
         })
     }
 
-    /// Returns the cuBLAS calls that multiply the operands at these addresses into `target`.
-    /// [`calls`](Self::calls) returns the number of calls. Returns `None` if an operand must be
-    /// copied first.
+    /// Returns the cuBLAS calls that multiply the operands at the addresses `left` and `right` into
+    /// `target`. [`calls`](Self::calls) returns the number of calls. Returns `None` if an operand
+    /// must be copied first.
     pub(super) fn gemms(
         &self,
         element: GemmType,

@@ -75,8 +75,8 @@ pub(in crate::ops) fn multiply_stacks(
 }
 
 /// Adds the products of floats to the elements of `place`, like [`multiply_stacks`]. `place` has
-/// one element for each element of the products. The elements have the operands' type, or `f32` for
-/// narrow operands. Nothing else may read or write `place`.
+/// one element for each element of the products. The elements have the operands' type. For operands
+/// of `f16` or `bf16`, they may also be `f32`. Nothing else may read or write `place`.
 #[track_caller]
 pub(in crate::ops) fn add_stacks(
     order: CudaOrder<'_>,

@@ -129,7 +129,7 @@ fn by_sums(left: &Layout, right: &Layout) -> Vec<i64> {
     product
 }
 
-/// Returns layouts of three matrices of this shape. Some layouts broadcast one matrix.
+/// Returns layouts of three matrices of shape `[rows, columns]`. Some layouts broadcast one matrix.
 fn layouts(rows: usize, columns: usize) -> Vec<Layout> {
     let dense = |dims: &[usize]| Layout::contiguous(&dims.into()).unwrap();
     let every_other = |layout: Layout| {

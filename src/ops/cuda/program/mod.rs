@@ -2,7 +2,8 @@
 //!
 //! The source of a program depends only on the form, and on the functions and types of the
 //! expression graph. The source is generated only when its kernel is compiled. A program and its
-//! arguments are cheap to make. Every member of `Operands` is aligned to eight bytes.
+//! arguments are cheap to make. Every member of the C++ structure `Operands` is aligned to eight
+//! bytes.
 
 mod crossed;
 mod text;
@@ -132,8 +133,8 @@ impl<'a> Program<'a> {
     }
 
     /// Chooses packs if each operand is aligned to packs or repeats one element. If there are
-    /// several results, chooses single elements. The arrays of several results keep enough accesses
-    /// in flight.
+    /// several results, chooses single elements. The loads and stores of several results keep
+    /// enough memory accesses in flight without packs.
     fn choose_packs(&mut self) {
         if self.targets > 1 {
             let [length] = self.dims[..] else { return };

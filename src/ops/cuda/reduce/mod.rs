@@ -3,9 +3,10 @@
 //! A kernel reduces an expression like the host. It reduces a few elements into a partial result,
 //! merges partial results into a total, and merges the totals. The shape and the pack size
 //! determine which thread reduces which elements. The size and the load of the device have no
-//! influence. Therefore every run on every device returns equal results. Sums carry the rounding
-//! error from element to element and from total to total. They are at least as accurate as sums on
-//! the host.
+//! influence. Therefore every run on every device returns equal results. Sums of floats are
+//! compensated between totals (Knuth's TwoSum). If the accumulator is not wider than the elements,
+//! they are compensated between elements, too. So they are at least as accurate as sums on the
+//! host.
 
 #[cfg(test)]
 mod tests;
@@ -61,7 +62,8 @@ struct PartKernels<F>(PhantomData<F>);
 pub(in crate::ops) struct ReductionKernels {
     name: &'static str,
     cuda: CudaReducer,
-    /// A function that returns the bits of the result of an empty lane, if it is defined.
+    /// A function that returns the bits of the result of an empty lane. It returns `None` if an
+    /// empty lane has no result.
     nothing: fn() -> Option<Bits>,
     /// The stored types of the elements and of the results.
     item: DType,
@@ -83,7 +85,8 @@ impl ReductionKernels {
         }
     }
 
-    /// Returns the bits of the result of an empty lane, if it is defined.
+    /// Returns the bits of the result of an empty lane. Returns `None` if an empty lane has no
+    /// result.
     pub(in crate::ops) fn nothing(&self) -> Option<Bits> {
         (self.nothing)()
     }
@@ -260,7 +263,7 @@ fn launch_reduction(
     workspace.launch(key, &source, grid, &arguments)
 }
 
-/// Returns a grid with these numbers of blocks along x and y, but at most [`MOST_TILES`] along x.
+/// Returns a grid of `along_x` by `along_y` blocks, with at most [`MOST_TILES`] blocks along x.
 fn grid([along_x, along_y]: [usize; 2]) -> Grid {
     Grid {
         blocks: [along_x.min(MOST_TILES) as u32, along_y as u32],

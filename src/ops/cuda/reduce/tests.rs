@@ -117,7 +117,7 @@ fn a_long_reduction_has_many_blocks() {
         split.tiles * split.parts
     };
     assert!(split(1 << 20, 1, 1) >= 256);
-    // An H200 runs 1,056 blocks at once. With four times as many blocks, it was slower.
+    // An H200 runs 1,056 blocks at once. With four times as many blocks, a reduction was slower.
     assert!((1000..=1056).contains(&split(1 << 28, 1, 1)));
     assert!((512..=1056).contains(&split(1 << 20, 4, 4)));
     assert!((512..=1056).contains(&split(4096, 4096, 4096)));

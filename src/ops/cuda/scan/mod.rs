@@ -35,11 +35,11 @@ const MOST_BLOCKS: usize = 1 << 20;
 /// The number of elements of a tile of one lane.
 const TILE: usize = 8 * THREADS as usize;
 
-/// The kernels of running sums, and of running products if `PRODUCT`.
+/// The kernels of running products if `PRODUCT`, otherwise the kernels of running sums.
 struct Scan<const WAY: u8, const PRODUCT: bool>;
 
-/// Returns the running sums of `graph` along `axis`, or the running products. The results have the
-/// type of sums.
+/// Returns the running sums of `graph` along `axis`. If `is_product`, returns the running products.
+/// The results have the type of sums.
 #[track_caller]
 pub(in crate::ops) fn running(
     order: CudaOrder<'_>,
@@ -165,7 +165,7 @@ impl Launch<'_> {
         ];
         arguments.push_all(members.map(|member| member as u64));
         arguments.push(results);
-        // The memory must live until the kernel is launched.
+        // The memory for the sums of tiles must live until the kernel is launched.
         let _told = match split.algorithm {
             ScanAlgorithm::Tiles | ScanAlgorithm::TilesApart => Some(self.tiles(&mut arguments)?),
             ScanAlgorithm::Groups | ScanAlgorithm::Block | ScanAlgorithm::Apart => None,

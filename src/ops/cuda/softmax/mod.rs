@@ -1,8 +1,8 @@
 //! Softmax and its logarithm.
 //!
 //! The threads of a contiguous lane of at most 8,192 elements hold the lane in registers. They read
-//! and write the lane once. For other lanes, a first pass computes the scale and the sum. A second
-//! pass computes the results.
+//! and write the lane once. For other lanes, a first pass computes the scale, which is the largest
+//! element, and the sum of the exponentials. A second pass computes the results.
 
 #[cfg(test)]
 mod tests;
@@ -262,8 +262,8 @@ impl LaneParts {
     fn new(lanes: Lanes) -> Self {
         /// The number of blocks that occupies a device for several waves.
         const MANY: usize = 2048;
-        /// The minimum number of elements per thread. It makes the cost of merging the threads
-        /// negligible.
+        /// The minimum number of elements per thread. With this number, the cost of merging the
+        /// sums of threads is negligible.
         const LEAST: usize = 16;
         // A block merges the parts of a lane, with one thread per part.
         let most = (lanes.length / (LEAST * THREADS as usize)).clamp(1, THREADS as usize);

@@ -1,4 +1,4 @@
-//! Radix sort of longer lanes.
+//! Radix sort of lanes that are too long for the sorting network.
 //!
 //! One launch counts all digits of all lanes. Then one launch for each digit reads and writes each
 //! element once. While a launch runs, each tile publishes its digit counts. Later tiles compute the
@@ -40,7 +40,7 @@ impl Widths {
     }
 
     /// Returns the key of the kernel of a pass. If `counts`, returns the key of the kernel that
-    /// counts.
+    /// counts digits.
     pub(super) fn key(self, dtype: DType, counts: bool) -> KernelKey {
         let form = u32::from(self.place == 8) << 1 | u32::from(self.counts == 8) << 2;
         KernelKey::of::<DigitKernels>(form | u32::from(counts) | (dtype as u32) << 3)
@@ -77,8 +77,8 @@ struct Passes {
 type PassTarget = (SortTarget, u64);
 
 impl Sort<'_> {
-    /// Sorts longer lanes by radix sort, from the least significant digit to the most significant
-    /// digit. All passes except the last write to two rows alternately.
+    /// Sorts lanes of more than `ITEMS` elements by radix sort, from the least significant digit to
+    /// the most significant digit. All passes except the last write to two rows alternately.
     #[track_caller]
     pub(super) fn by_digits(&self, lanes: SortLanes, target: SortTarget) -> Result<()> {
         let last = self.dtype.size_bytes() - 1;
@@ -193,7 +193,7 @@ impl Sort<'_> {
 }
 
 /// Returns the source of the kernel of a pass. If `counts`, returns the source of the kernel that
-/// counts.
+/// counts digits.
 pub(super) fn digits_source(dtype: DType, widths: Widths, counts: bool) -> KernelSource {
     let sizes = format!(
         "typedef u{} place_t;\ntypedef u{} told_t;\n#define CS_EACH {}\n#define CS_COUNTS {}\n",

@@ -69,7 +69,7 @@ enum Sorted {
     Positions,
 }
 
-/// Returns an array of `shape` with the sorted lanes along the axis `at`.
+/// Sorts the lanes along the axis `at`, and returns `result` as an array of `shape`.
 #[track_caller]
 fn along(
     order: CudaOrder<'_>,
@@ -141,7 +141,7 @@ impl SortLanes {
         self.others.count()
     }
 
-    /// Returns lanes with this count and length that are contiguous from `address` on.
+    /// Returns lanes with the count and length of `self` that are contiguous from `address` on.
     fn dense(&self, address: u64) -> Self {
         Self {
             address,

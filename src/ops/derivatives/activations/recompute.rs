@@ -106,7 +106,7 @@ pub(in crate::ops) struct Recomputation {
     source: Source,
     /// The activations of the results that are tracked.
     results: RefCell<SmallVec<[Weak<Activation>; 1]>>,
-    /// The estimated time, in bytes of memory traffic: operands, results, computation and start.
+    /// The estimated time, in bytes of memory traffic: operands, results, computation and overhead.
     cost: u64,
     call_site: &'static Location<'static>,
     /// The mark of the last search that found the operation.
@@ -145,8 +145,9 @@ impl Recomputation {
         })
     }
 
-    /// Prevents further runs of the operation if the operation alone pins a constant. The memory of
-    /// the results is then not released. Without a budget, nothing would pin the constant.
+    /// Prevents further runs of the operation if the operation alone pins a constant. Then drops
+    /// the pins of its constants, so that they can be freed, like without a budget. The memory of
+    /// the results is then not released.
     pub(super) fn lose_unless_saved(&self) {
         let constants = || {
             let operands = self.source.operands.iter();

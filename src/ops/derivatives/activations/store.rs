@@ -149,8 +149,8 @@ impl Activation {
             .is_some_and(|memory| memory.buffer.is_same(buffer))
     }
 
-    /// Returns whether a release frees the memory. It does if the memory is on `device`, and only
-    /// the store holds it.
+    /// Returns whether a release frees memory of `device`: the memory is on `device`, and only the
+    /// store holds it.
     fn is_held_alone_on(&self, device: &Device) -> bool {
         let memory = self.memory.borrow();
         memory
@@ -192,7 +192,7 @@ impl fmt::Debug for Activation {
     }
 }
 
-/// A saved array of a value that a step will read.
+/// The reference of a saved array to its activation. `Activation::readers` counts the references.
 #[derive(Debug)]
 pub(super) struct Reader(Rc<Activation>);
 

@@ -75,7 +75,7 @@ pub(in crate::ops) fn store(device: &Device) -> Option<Rc<Store>> {
     with_values(|values| {
         let is_known = values.limited.iter().any(|(known, _)| known == device);
         if device.has_memory_limit() && !is_known {
-            // The guard is dropped with the tape, so that the callback may hold the device.
+            // The guard is dropped with the tape. Until then, the callback may hold the device.
             let own = device.clone();
             let guard = device.on_memory_pressure(move |bytes| release(&own, bytes));
             values.limited.push((device.clone(), guard));

@@ -28,8 +28,8 @@ pub(crate) struct BlockProgram {
     pub(super) results: SmallVec<[ProgramResult; 1]>,
     pub(super) count: usize,
     pub(super) scratch_bytes: usize,
-    // `true` if nothing is gathered, and at most one function is computed. A block may then have
-    // any length.
+    // `true` if nothing is gathered or repeated, and at most one function is computed. A block may
+    // then have any length.
     pub(super) is_flat: bool,
     pub(super) rows: Option<TileRows>,
 }

@@ -43,7 +43,7 @@ pub(super) struct TilePart {
     pub(super) width: usize,
 }
 
-/// The contents of a view's scratch memory: a tile's rows that were not read yet, or one repeated
+/// The record of the contents of a view's scratch memory: unread rows of a tile, or one repeated
 /// element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenTile {

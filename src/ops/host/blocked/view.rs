@@ -1,5 +1,5 @@
-//! Operands of a program whose elements are not consecutive in memory, in the order of the index
-//! space. Their elements are gathered, block by block.
+//! Operands whose elements, in the order of the index space, are not consecutive in memory. Their
+//! elements are gathered, block by block.
 //!
 //! If a row consists of every second element, it is read in pairs, because compilers vectorise
 //! pairs. The second element of a pair is in the array's memory, too, and is ignored. If an array

@@ -263,7 +263,8 @@ unsafe fn transform_by_tiles(
             let gathered = Walk::over([at, 0], [(height, [apart, read as isize]), along]);
             let across = (height, [written as isize, to_apart]);
             let along = (written, [1, to_step]);
-            // The inner axis is the axis along which the array has no gaps.
+            // If rows are contiguous in the result, the inner axis is along the rows. Otherwise, it
+            // is across the rows.
             let axes = if to_step == 1 {
                 [across, along]
             } else {

@@ -121,8 +121,9 @@ impl Slots {
     /// The slot must exist. Its memory must be alive, and nothing else may access it.
     pub(super) unsafe fn scratch(self, number: usize) -> *mut u8 {
         let base = self.base.wrapping_add(number * self.slot_bytes);
-        // If there is no scratch memory, `base` is not an address of memory. The C library would
-        // write no byte. But its masked store is slow at an invalid address.
+        // If there is no scratch memory, `base` is not an address of memory. A call of
+        // `write_bytes` would write no byte, but the C library's masked store is slow at an invalid
+        // address.
         if self.scratch_bytes > 0 {
             // SAFETY: a slot begins with `scratch_bytes` bytes, by this function's contract.
             unsafe { base.write_bytes(0, self.scratch_bytes) };

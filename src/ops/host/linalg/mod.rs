@@ -1,14 +1,14 @@
-//! Factorizations, by the crate `faer`, which `cachescope-linalg` has compiled.
+//! Factorizations, by the crate `faer`, which `cachescope-linalg` compiles.
 //!
 //! faer overwrites a copy of the operand. The copy and the results are in the device's memory. faer
-//! allocates the workspace of a factorization from the system's allocator. The size of the
-//! workspace depends on whether several threads factorize a matrix. The number of threads is known
-//! only when the launch runs. faer also allocates the packed blocks of products.
+//! allocates the workspace of a factorization from the system's allocator. The workspace's size
+//! depends on whether several threads factorize a matrix, so it is known only when the launch runs.
+//! faer also allocates the packed blocks of products.
 //!
 //! faer divides a large matrix among threads. If there are many small matrices, each thread takes
 //! some at a time. The order of sums depends on the thread count that faer receives. So this count
 //! is a constant, which does not depend on the pool. Therefore results depend on shapes and
-//! elements alone. Delayed work is an exception: it stays on one thread.
+//! elements alone. Delayed work is an exception: one thread runs it.
 
 mod loops;
 
@@ -29,8 +29,8 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 
 /// The minimum of rows × columns × min(rows, columns) for which a thread count above 1 is faster.
-/// It is faster even if the pool has only one thread. Below the minimum, a factorization would take
-/// a third longer.
+/// From this minimum on, it is faster even if the pool has only one thread. Below the minimum, a
+/// thread count above 1 would take a third longer.
 const SHARED: usize = 1 << 29;
 
 /// The thread count that faer receives for a matrix of [`SHARED`] or more.
@@ -349,7 +349,8 @@ pub(in crate::ops) fn qr_factors(
 }
 
 /// Returns the singular values of the matrices of `a`, and a status for each matrix. If `wanted`,
-/// also returns the singular vectors. The three shapes are the shapes of the results.
+/// also returns the singular vectors. `of_values`, `of_u` and `of_vt` are the shapes of the
+/// results.
 #[track_caller]
 pub(in crate::ops) fn singular_values(
     order: HostOrder<'_>,

@@ -13,9 +13,10 @@
 //! multiplied in blocks ([`blocks`](cachescope_kernels::products::blocks)).
 //!
 //! The crate `gemm` would divide a product with rayon's iterators, which move the work to the pool.
-//! So this module cuts products into parts, which threads share. A part has rows, or columns if
-//! there are few rows. Parts are so large that the order in which `gemm` adds terms depends on the
-//! inner length alone. So the bits of a product do not depend on the number of threads.
+//! So this module cuts products into parts, which threads share. A part is a range of rows. If
+//! there are few rows, a part is a range of columns. Parts are so large that the order in which
+//! `gemm` adds terms depends on the inner length alone. So the bits of a product do not depend on
+//! the number of threads.
 
 use std::ops::Range;
 
@@ -401,8 +402,9 @@ struct ProductParts {
 impl ProductParts {
     /// The minimum number of multiplications of a product with parts.
     const SHARED: usize = 1 << 22;
-    /// The minimum length of a part along the divided axis, and along the other axis.
+    /// The minimum length of a part along the divided axis.
     const LEAST: usize = 32;
+    /// The minimum length of a part along the other axis.
     const LEAST_OTHER: usize = 65;
     /// The maximum number of parts.
     const MOST: usize = 64;
@@ -416,7 +418,8 @@ impl ProductParts {
         (is_long && count > 1).then_some(Self { count, of_rows })
     }
 
-    /// Returns the parts of a product with these rows, inner length and columns.
+    /// Returns the parts of a product with the lengths `rows`, `inner` and `columns`. Returns
+    /// `None` if the product is too small for several threads.
     fn of((rows, inner, columns): (usize, usize, usize)) -> Option<Self> {
         let is_long = (rows * columns).saturating_mul(inner) >= Self::SHARED;
         let count = |length: usize, other: usize| match other >= Self::LEAST_OTHER {
@@ -424,8 +427,7 @@ impl ProductParts {
             false => 0,
         };
         let [by_rows, by_columns] = [count(rows, columns), count(columns, rows)];
-        // Parts of rows are contiguous, so that four of them are preferred to more parts of
-        // columns.
+        // Parts of rows are contiguous, so four of them are preferred to more parts of columns.
         let of_rows = by_rows >= by_columns.min(4);
         let count = if of_rows { by_rows } else { by_columns };
         (is_long && count > 1).then_some(Self { count, of_rows })

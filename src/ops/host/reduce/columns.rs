@@ -14,7 +14,7 @@ use cachescope_kernels::reduce::loops::{MOST_UNITS, Scratch};
 /// parts of rows are read at once.
 const WIDTH: usize = BLOCK;
 
-/// Returns the minimum number of adjacent outputs that stay on one thread, if `inner` outputs are
+/// Returns the minimum number of adjacent outputs that one thread reduces, if `inner` outputs are
 /// adjacent. A block is as wide as these outputs. The overhead of a narrow block exceeds its
 /// computation. Narrow parts of many long rows are also slow, because each row is on another page.
 /// If there are fewer outputs than `WIDTH`, threads share the rows instead.
@@ -32,8 +32,8 @@ impl ReductionJob<'_> {
         if length > rows && inner < WIDTH {
             return self.long_columns(rows);
         }
-        // The smallest sufficient frame is used, because the compiler probes each page of a large
-        // frame.
+        // The smallest sufficient stack frame is used, because the compiler probes each page of a
+        // large frame.
         let width = self.count.min(WIDTH);
         let of_partials = units(width * self.loops.partial_bytes);
         match of_partials + units(width * self.loops.total_bytes) {
@@ -171,7 +171,8 @@ impl ReductionJob<'_> {
     }
 }
 
-/// Adjacent outputs, in one or several runs of all columns, and the rows to reduce.
+/// Adjacent outputs, and the rows to reduce. If there are several runs, each run has all `inner`
+/// columns.
 struct Side {
     /// The index of the first output's first element.
     start: usize,

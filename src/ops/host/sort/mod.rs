@@ -24,7 +24,7 @@ const SPACE_BYTES: usize = 16 << 20;
 /// The cost of sorting, in passes over the elements.
 const ROUNDS: usize = 16;
 
-/// Returns `array` with its elements sorted along the axis `at`. Equal elements keep their order.
+/// Returns `array` with its elements sorted along the axis `at`. The sort is stable.
 #[track_caller]
 pub(in crate::ops) fn sorted(
     order: HostOrder<'_>,
@@ -43,9 +43,8 @@ pub(in crate::ops) fn sorted(
     along(order, (loops, kernel), (array, at), array.shape(), task)
 }
 
-/// Returns the positions of the elements along the axis `at` of `array`, in sorted order. Equal
-/// elements keep their order. If `shape` is shorter along this axis, returns only the first
-/// positions.
+/// Returns the positions of the elements along the axis `at` of `array`, in sorted order. The sort
+/// is stable. If `shape` is shorter along this axis, returns only the first positions.
 #[track_caller]
 pub(in crate::ops) fn ranked(
     order: HostOrder<'_>,
@@ -100,8 +99,8 @@ pub(in crate::ops) fn neighbours(
     along(order, (loops, kernel), (array, at), shape, task)
 }
 
-/// Returns, for each element of `sorted`, whether it is the first of several equal elements. The
-/// elements of `sorted` must be contiguous and sorted.
+/// Returns, for each element of `sorted`, whether it is the first element or differs from the
+/// previous element. The elements of `sorted` must be contiguous and sorted.
 #[track_caller]
 pub(in crate::ops) fn firsts(
     order: HostOrder<'_>,
@@ -131,7 +130,8 @@ pub(in crate::ops) fn firsts(
 }
 
 /// Returns the number of items that a row holds if only `kept` of many items are wanted. The number
-/// is well above `kept`, so that the row is rarely reduced to `kept` items. Most items are skipped.
+/// is well above `kept`, so that the row is rarely reduced to `kept` items. Most items of a lane
+/// are skipped: they are not stored in the row.
 fn slots_for_few(kept: usize) -> usize {
     kept.saturating_mul(4).max(SHORT)
 }

@@ -56,9 +56,10 @@ const ROW_CHUNK: usize = 1 << 14;
 /// The number of elements of a chunk that one thread sums.
 const COLUMN_CHUNK: usize = 1 << 8;
 
-/// The maximum length of a row that one thread sums, and the maximum length of a row that a warp
-/// sums.
+/// The maximum length of a row that one thread sums.
 const FEW: usize = 16;
+
+/// The maximum length of a row that a warp sums.
 const SOME: usize = 1 << 10;
 
 impl Vectors {
@@ -173,7 +174,7 @@ impl Vectors {
         launch(order, key, &source, grid_of(count * self.group), &arguments)
     }
 
-    /// Enqueues the kernel that adds up the chunk sums of each element.
+    /// Enqueues the kernel that reduces the chunk sums of each product.
     #[track_caller]
     fn sum_sums(&self, order: CudaOrder<'_>, sums: DevicePtr, target: DevicePtr) -> Result<()> {
         let (rows, count) = (self.pairs.left.rows, self.count());
@@ -254,7 +255,8 @@ fn pack(
     }
 }
 
-/// Returns the source of the kernel with `text`, for this group size and pack size.
+/// Returns the source of the kernel with `text`, for groups of `group` threads and packs of `pack`
+/// elements.
 fn source(
     kind: ProductKind,
     numbering: Numbering,
@@ -273,7 +275,7 @@ fn source(
     prelude::source(format!("a product with a vector of {item}"), &text)
 }
 
-/// The kernels that add up sums of chunks.
+/// The kernels that reduce the sums of chunks.
 struct Chunks;
 
 /// Returns the bits of a kernel's form that encode the size of a group.

@@ -56,7 +56,7 @@ fn products_in_packs_compile_and_read_sixteen_bytes_at_once() {
     }
 }
 
-/// Returns the pack size for a matrix and a vector at these addresses.
+/// Returns the pack size for a matrix and a vector at `addresses`.
 fn packed(kind: ProductKind, left: &Layout, right: &Layout, addresses: [u64; 2]) -> usize {
     let words = |address, layout| Words {
         address: DevicePtr(address),
