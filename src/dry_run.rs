@@ -26,7 +26,7 @@ const LINES: usize = 8;
 /// The result of a dry run, with the memory that the run needed.
 ///
 /// `Display` writes the peaks of live and of reserved bytes, and the calls of a simulated driver.
-/// For each scope that was entered more than once, it then writes the peaks in the first and in the
+/// For each scope that was entered more than once, it then writes the peaks of the first and the
 /// last entry. Finally, it writes the program lines that allocated the most memory live at the
 /// peak.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ impl<R> DryRun<R> {
         &self.profile
     }
 
-    /// Returns a summary of each line that allocated memory. The summaries are sorted by the memory
-    /// at the peak, the largest first.
+    /// Returns a summary of each program line that allocated memory. The lines are sorted by their
+    /// live bytes at the device's peak, the largest first.
     ///
     /// # Examples
     ///
@@ -78,8 +78,8 @@ impl<R> DryRun<R> {
         sites
     }
 
-    /// Returns the memory calls of the driver, with their times by a table of costs. Returns `None`
-    /// for a host, whose driver is not simulated.
+    /// Returns the memory calls of the simulated driver, with times from a table of costs. Returns
+    /// `None` for a host, which has no simulated driver.
     ///
     /// # Examples
     ///
@@ -98,8 +98,8 @@ impl<R> DryRun<R> {
     }
 
     /// Returns whether the reserved bytes fit into a device with `capacity_bytes` of memory. The
-    /// program may fit into less memory, because scarce memory is used with more care. Only a dry
-    /// run with this capacity is certain.
+    /// program may fit into less memory, because an allocation reclaims idle memory before it
+    /// fails. Only a dry run on a device with this capacity is certain.
     ///
     /// # Examples
     ///
@@ -151,7 +151,7 @@ impl<R> fmt::Display for DryRun<R> {
     }
 }
 
-/// The peaks of live bytes of the device while a thread was in a scope.
+/// A scope, with the device's peaks of live bytes during the first and the last entry.
 struct EntryPeaks {
     scope: String,
     count: usize,
@@ -169,7 +169,8 @@ fn entry_peaks(profile: &Profile) -> Vec<EntryPeaks> {
     for event in &profile.events {
         match event.kind {
             kind if kind.is_allocation() => live_bytes += event.bytes,
-            // Events of two threads at one time may be in either order.
+            // Events of two threads with equal times may be in either order, so a free may precede
+            // its allocation.
             kind if kind.is_free() => live_bytes = live_bytes.saturating_sub(event.bytes),
             EventKind::Enter => open.push((event.thread, event.scope, live_bytes)),
             EventKind::Exit => {
@@ -215,12 +216,13 @@ fn note_entry(
 
 /// Runs `f` on a device without data, and returns the memory that `f` needed.
 ///
-/// Everything except the kernels runs as on the device that `options` describe: shapes and their
-/// errors, scopes, policies, pools, limits, plans, gradients and optimizers. Reads return zeros, so
-/// a program that branches on a value takes the branch of 0. Arrays that were made outside of `f`
-/// are on other devices, so make the model inside of `f`. Run several steps in `f`, because a first
-/// step differs from later steps. After the run, the random number generator of this thread has the
-/// state from before the run. Memory that `f` requests on other devices is real, and not counted.
+/// Everything except the kernels runs as on the device that `options` describe. This includes
+/// shapes and their errors, scopes, policies, pools, limits, plans, gradients and optimizers. Reads
+/// return zeros, so a program that branches on a value takes the branch of 0. Arrays that were made
+/// outside of `f` are on other devices, so make the model inside of `f`. Run several steps in `f`,
+/// because the first step allocates memory that later steps reuse. After the run, the random number
+/// generator of this thread has the state from before the run. Memory that `f` requests on other
+/// devices is real, and not counted.
 ///
 /// # Examples
 ///
@@ -242,7 +244,7 @@ fn note_entry(
 /// # Errors
 ///
 /// The errors of [`Device::meta`] and of `f`, and [`OutOfMemory`](ErrorKind::OutOfMemory) if the
-/// program does not fit. [`Unsupported`](ErrorKind::Unsupported) if `f` makes more operations than
+/// program does not fit. [`Unsupported`](ErrorKind::Unsupported) if `f` runs more operations than
 /// can be recorded, about two million on each thread.
 #[track_caller]
 pub fn dry_run<R>(options: MetaOptions, f: impl FnOnce() -> Result<R>) -> Result<DryRun<R>> {
@@ -274,8 +276,8 @@ fn run_on<R>(device: &Device, f: impl FnOnce() -> Result<R>) -> Result<R> {
     })
 }
 
-/// Returns the largest number of `range` with which `f` fits into a device without data. Returns
-/// `None` if no number fits. Use it to find the largest batch that fits.
+/// Returns the largest number of `range` with which `f` fits into the memory of a device without
+/// data. Returns `None` if no number fits. Use it to find the largest batch that fits.
 ///
 /// Each number is tried on its own device. From the first number on, the search doubles its
 /// increment until a number does not fit, and then bisects. The search assumes that a number fits

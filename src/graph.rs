@@ -10,10 +10,10 @@ use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 /// Captured work that can be launched.
 ///
-/// Until it drops, a graph pins the memory of arrays from outside, and the slab of a scope under
-/// [`Policy::Plan`](crate::Policy::Plan). If the scope is entered again, it gets a new slab. A
-/// graph writes by address. Every launch writes to the arrays that the body wrote to, and to clones
-/// that share their memory.
+/// Until it drops, a graph pins the memory of the arrays that its body used but did not make. The
+/// graph also pins the slab of a scope under [`Policy::Plan`](crate::Policy::Plan). If the scope is
+/// entered again, the scope gets a new slab. A graph accesses arrays by their addresses. Every
+/// launch writes to the arrays that the body wrote to, and to clones that share their memory.
 pub struct Graph {
     executable: Executable,
     memory: CapturedMemory,
@@ -26,9 +26,9 @@ pub struct Graph {
 ///
 /// The body must not reserve memory. Wrap the body in a scope under
 /// [`Policy::Plan`](crate::Policy::Plan), and run it twice before the capture. After the two runs,
-/// the scope has its slab, and kernels are compiled. Arrays from outside are read and updated in
-/// place. Arrays that outlive the body have their values after a launch. Numbers (a learning rate,
-/// the state of a generator) are fixed at capture. A
+/// the scope has its slab, and kernels are compiled. Arrays that were made outside of the body are
+/// read and updated in place. Arrays that outlive the body have their values only after a launch.
+/// Numbers (a learning rate, the state of a generator) are fixed at capture. A
 /// [capturable](crate::grad::optim::Adam::capturable) optimizer stores its rate on the device,
 /// where it can change.
 ///
@@ -93,7 +93,7 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
 
 impl Graph {
     /// Launches the graph on the stream that it was captured on. The launch is ordered between the
-    /// earlier and the later work of other streams on its arrays.
+    /// earlier and the later work of other streams on the graph's arrays.
     ///
     /// Several threads may launch graphs and use the arrays concurrently. Each launch is atomic,
     /// and the order of launches is unspecified.

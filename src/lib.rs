@@ -148,12 +148,12 @@ pub mod dlpack {
 /// transformed axis is any axis, of any length, prime lengths included. Lengths without large prime
 /// factors are the fastest. The forward transform is not scaled, and the inverse is divided by the
 /// length. Operands have any strides; results are row-major. The host computes with the crates
-/// [rustfft] and [realfft], and CUDA devices compute with cuFFT, which is loaded at run time.
+/// [rustfft] and [realfft]. CUDA devices compute with cuFFT, which is loaded at run time.
 ///
-/// Each length needs a table of roots of unity. The table is made once. The tables of the most
-/// recently used lengths are kept, up to a fixed number of lengths. On a CUDA device the table
-/// belongs to a plan of cuFFT. The plan stores the table in device memory that this library does
-/// not manage. A plan that a graph runs is kept as long as the device.
+/// Each length needs a table of roots of unity. The tables of the most recently used lengths are
+/// cached, up to a fixed number of lengths. On a CUDA device, the table belongs to a plan of cuFFT.
+/// The plan stores the table in device memory that this library does not manage. If a captured
+/// graph uses a plan, the plan lives as long as the device.
 ///
 /// [rustfft]: https://docs.rs/rustfft
 /// [realfft]: https://docs.rs/realfft
@@ -169,8 +169,9 @@ pub mod fft {
 /// `linalg`; with the feature `linalg`.
 ///
 /// Matrices are the last two axes of an array of `f32` or `f64`. The other axes index the matrices,
-/// and any length may be 0. Operands have any strides; results are row-major. The host computes
-/// with the crate [faer], and CUDA devices compute with cuSOLVER, which is loaded at run time.
+/// and any axis may have length 0. Operands have any strides; results are row-major. The host
+/// computes with the crate [faer], and CUDA devices compute with cuSOLVER, which is loaded at run
+/// time.
 ///
 /// If a function has no result for a matrix, an error names the matrix's position. An example is a
 /// solve with a singular matrix. To detect this case, a function waits for its stream. The
@@ -184,22 +185,22 @@ pub mod fft {
 ///
 /// If eigenvalues or singular values are equal ([`eigh`](linalg::eigh), [`svd`](linalg::svd)),
 /// their vectors are an arbitrary basis of a space. A loss that depends on the basis has no
-/// derivative: its gradient is infinite or NaN. In the gradient of any other loss, equal values
-/// contribute nothing to each other. This is correct for functions of the values, and for norms and
-/// traces of V f(w) Vᵀ. For weights of single elements of V f(w) Vᵀ, a contribution is missing, so
-/// write such a loss without vectors.
+/// derivative: its gradient is infinite or NaN. In the gradient of any other loss, the terms
+/// between equal values are 0. This is correct for functions of the values, and for norms and
+/// traces of V f(w) Vᵀ. If a loss weights single elements of V f(w) Vᵀ, a term of the gradient is
+/// missing. Compute the elements of such a loss without the vectors.
 ///
 /// Second derivatives of functions of the values are correct at equal values. Second derivatives of
-/// functions of the vectors are correct by [`jvp`](crate::grad::jvp) and [`hvp`](crate::grad::hvp),
-/// which choose vectors that are smooth along their direction. For weights of single elements of V
-/// f(w) Vᵀ, `hvp` is NaN at equal values. Gradients of gradients by
-/// [`value_and_grad`](crate::grad::value_and_grad) leave out the contribution of the vectors of
-/// equal values.
+/// functions of the vectors are correct by [`jvp`](crate::grad::jvp) and [`hvp`](crate::grad::hvp).
+/// These two functions choose vectors that are smooth along the direction of the derivative. If a
+/// loss weights single elements of V f(w) Vᵀ, `hvp` is NaN at equal values. Gradients of gradients
+/// by [`value_and_grad`](crate::grad::value_and_grad) lack the terms of the vectors of equal
+/// values.
 ///
-/// There are no derivatives where two values are equal and their order matters. At singular values
-/// of 0, only a loss that is an even function of them has derivatives (the nuclear norm is not
-/// even). [`qr`](linalg::qr) has no derivatives for matrices whose first columns are dependent, and
-/// [`lstsq`](linalg::lstsq) has none where the rank changes.
+/// If two values are equal and the loss depends on their order, there are no derivatives. At
+/// singular values of 0, only a loss that is an even function of these values has derivatives. The
+/// nuclear norm is not even. [`qr`](linalg::qr) has no derivatives for matrices whose first columns
+/// are dependent, and [`lstsq`](linalg::lstsq) has none where the rank changes.
 ///
 /// [faer]: https://docs.rs/faer
 #[cfg(feature = "linalg")]

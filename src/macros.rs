@@ -80,10 +80,11 @@
 /// # Derivatives
 ///
 /// Gradients pass through: the derivative is derived from the body. The derivative of an `if` is
-/// the derivative of the branch that is taken. Shifts by `<<` and `>>` are compile errors that name
-/// the operator. To give another derivative, write `#[derivative(…)]`. For each argument, this
-/// attribute names a function of equal arguments that computes the derivative. Write `_` for an
-/// argument without a derivative:
+/// the derivative of the branch that is taken. The shifts `<<` and `>>` have no derivative: the
+/// gradient of a function with a shift is the error [`Unsupported`](crate::ErrorKind::Unsupported).
+/// To give another derivative, write `#[derivative(…)]`. For each argument, this attribute names a
+/// function with equal parameters that computes the derivative. Write `_` for an argument without a
+/// derivative:
 ///
 /// ```
 /// use cachescope::grad::value_and_grad;
@@ -109,8 +110,8 @@ macro_rules! elementwise {
     };
 }
 
-/// The callback of `functions!`: passes the table's rows on to the procedural macro, which cannot
-/// read the table itself. `$dollar` is the token `$`.
+/// The callback of `functions!`. It passes the rows of the function table to the procedural macro,
+/// which cannot read the table itself. `$dollar` is the token `$`.
 macro_rules! door {
     ([$dollar:tt] $pass:ident $(
         $(#[doc = $doc:literal])+

@@ -34,8 +34,8 @@ fn order_of(numbers: Vec<u64>) -> Vec<usize> {
 /// Moves the item `order[i]` to the position `i`, for each `i`.
 fn permute<T>(items: &mut [T], order: Vec<usize>) {
     for place in 0..items.len() {
-        // If an earlier swap moved the item, `order` at its old position leads to its current
-        // position.
+        // If `from` is below `place`, an earlier swap moved the item. `order` then leads, step by
+        // step, to the item's current position.
         let mut from = order[place];
         while from < place {
             from = order[from];

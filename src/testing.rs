@@ -1,9 +1,9 @@
-//! Assertions about memory for tests. They check the peak of a block of code, its growth between
-//! entries, and that it makes no allocations.
+//! Assertions about memory for tests. They check the memory of a block of code: its peak, its
+//! growth between entries, and the absence of allocations.
 //!
-//! They count the exact bytes that the device's arrays and buffers request, on every thread. Pools,
-//! caches and rounding do not count. A test that runs in parallel with other tests needs its own
-//! device.
+//! The assertions count the exact bytes that the device's arrays and buffers request, on every
+//! thread. Pools, caches and rounding do not count. A test that runs in parallel with other tests
+//! needs its own device.
 //!
 //! # Examples
 //!
@@ -76,7 +76,7 @@ pub fn peak_of<R>(device: &Device, body: impl FnOnce() -> Result<R>) -> Result<(
     Ok((result, measured.peak.bytes))
 }
 
-/// The events on a device during a block.
+/// The recorded events of a device during a block of code, and the analysis of these events.
 struct Measured {
     profile: Profile,
     lifetimes: Vec<AllocationLifetime>,
@@ -103,7 +103,8 @@ impl Measured {
         })
     }
 
-    /// Returns the program lines of the lifetimes with their bytes, the largest first.
+    /// Returns the program lines that allocated the memory in `chosen`, with their bytes, the
+    /// largest first.
     fn lines<'a>(&self, chosen: impl Iterator<Item = &'a AllocationLifetime>) -> String {
         let mut lines: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for lifetime in chosen {

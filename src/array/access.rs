@@ -13,7 +13,7 @@ use crate::device::{DeviceId, DevicePtr, Use};
 use crate::error::{AtCaller, Result};
 
 /// Writes `values` to `buffer`, beginning at byte `first`. Enqueues the copy on the buffer's own
-/// stream. No other stream has used the new buffer.
+/// stream. The copy waits for no other stream, because the buffer is new.
 ///
 /// # Panics
 ///
@@ -94,8 +94,8 @@ fn address_of(array: &AnyArray, index: usize) -> DevicePtr {
 /// The memory that an array's layout reaches, readable by the host: in place if it is host memory,
 /// downloaded otherwise.
 ///
-/// Invariant: the elements that `layout` selects from the address `first` on are readable while
-/// this value exists, and nothing writes to them. They are aligned for every element type.
+/// Invariant: while this value exists, the elements that `layout` selects from the address `first`
+/// on are readable. Nothing writes to these elements. They are aligned for every element type.
 #[derive(Debug)]
 pub(crate) struct HostView<'a> {
     first: *const u8,
@@ -231,7 +231,8 @@ impl<'a, T: AnyElement> Elements<'a, T> {
     }
 
     /// Like [`to_vec`](Self::to_vec), but tile by tile. If the elements of a row are not adjacent,
-    /// one cache line may hold elements of several rows.
+    /// one cache line may hold elements of several rows. A tile reads all these elements while the
+    /// line is cached.
     fn to_vec_by_tiles(&self, walk: &Walk<1>) -> Vec<T> {
         /// The number of elements along each side of a tile.
         const TILE: usize = 32;

@@ -28,8 +28,8 @@ pub(crate) fn broadcast_shapes(operation: &str, shapes: &[&Shape]) -> Result<Sha
     Ok(common)
 }
 
-/// Returns the error message for shapes that do not broadcast, which names the last axis of two
-/// lengths.
+/// Returns the error message for shapes that do not broadcast. The message names the last axis at
+/// which two lengths conflict.
 #[cold]
 fn not_broadcast(operation: &str, shapes: &[&Shape]) -> String {
     let from_end = |shape: &Shape, axis: usize| shape.dims().iter().rev().nth(axis).copied();

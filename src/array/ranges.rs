@@ -8,7 +8,7 @@ impl<T: Numeric> Array<T> {
     /// even after rounding. If `start` is before `stop`, the first value is `start`, even if the
     /// step is infinite.
     ///
-    /// Each value is computed from its index, so that rounding errors do not add up. Floats are
+    /// Each value is computed from its index, so that rounding errors do not accumulate. Floats are
     /// computed in `f64` and rounded once. An `f32`, `f16` or `bf16` argument means the shortest
     /// decimal that rounds to it. So a step of 0.1 is a tenth in every type. NumPy's `arange` may
     /// return one more value, at or beyond `stop`, such as for `(1.0, 1.3, 0.1)`.

@@ -194,9 +194,9 @@ impl<T: AnyElement> Array<T> {
     /// `sliding_window_view`.
     ///
     /// `sizes` are the lengths of a window along the last `sizes.len()` axes. In the view, these
-    /// axes index the windows. New last axes index the elements of a window. Windows `[3, 2]` of an
-    /// array of shape `[8, 6, 5]` have the shape `[8, 4, 4, 3, 2]`. For windows in longer steps,
-    /// take a [slice](Self::slice) of the view.
+    /// axes index the windows. New axes at the end index the elements of a window. Windows `[3, 2]`
+    /// of an array of shape `[8, 6, 5]` have the shape `[8, 4, 4, 3, 2]`. For windows in longer
+    /// steps, take a [slice](Self::slice) of the view.
     ///
     /// Windows overlap, so an element may be at several positions of the view. A write to the view
     /// first copies the view's elements.

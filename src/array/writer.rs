@@ -9,8 +9,8 @@ use super::{AnyArray, AnyElement, Array, Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
 
-/// The size in bytes of a chunk, in which single elements are uploaded. A chunk fits in the
-/// innermost data cache.
+/// The size in bytes of the staging buffer `Writer::staged`, from which single elements are
+/// uploaded together. The buffer fits in the L1 data cache.
 const STAGED_BYTES: usize = 16 << 10;
 
 /// An array under construction.
@@ -169,7 +169,8 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         let walk = Layout::walk([layout]);
         let (_, [stride]) = walk.row();
         for ([row], count) in walk.runs(0..walk.count()) {
-            // A chunk fits in `staged`, so that its copy is a loop without branches.
+            // The chunks of a row fit in `staged`, so that the copy of a chunk is a loop without
+            // branches.
             for start in (0..count).step_by(Self::STAGED) {
                 let length = Self::STAGED.min(count - start);
                 let first = row.wrapping_add_signed(start as isize * stride);

@@ -12,12 +12,13 @@ use crate::ops::derivatives::{
 use crate::ops::random::{replace_thread_state, thread_state};
 
 /// Returns the value of `run`, and saves only the arrays in `inputs` for the backward pass. If a
-/// tape tracks one of these arrays, the backward pass calls `run` again. This call draws equal
-/// random numbers and records on the same tape. If `checks_values` is set, the value is also saved,
-/// and compared with the value of the second call.
+/// tape tracks one of these arrays, the backward pass calls `run` again. This second call draws the
+/// random numbers of the first call, and records its steps on the tape. If `checks_values` is set,
+/// the first value is also saved, and compared with the value of the second call.
 ///
-/// `run` reads its captured arrays in each call. The tape records these reads in the first call.
-/// The gradients of captured parameters are complete only after the second call.
+/// `run` reads its captured arrays in each call. In the first call, the tape records only which
+/// values `run` reads. The steps are recorded in the second call, so the gradients of captured
+/// parameters are complete only after that call.
 ///
 /// # Errors
 ///

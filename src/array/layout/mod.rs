@@ -189,9 +189,8 @@ impl Layout {
         !are_nested(axes.map(|(&length, &stride)| (length, stride))) && self.repeats_in_any_order()
     }
 
-    /// Computes [`repeats`](Self::repeats) with the axes sorted by their strides.
-    /// [`repeats`](Self::repeats) calls it if the strides do not grow from the last axis to the
-    /// first.
+    /// Computes [`repeats`](Self::repeats) with the axes sorted by their strides. If the strides do
+    /// not grow from the last axis to the first, [`repeats`](Self::repeats) calls this function.
     fn repeats_in_any_order(&self) -> bool {
         let mut axes = [(0, 0); MAX_RANK];
         let axes = &mut axes[..self.ndim()];

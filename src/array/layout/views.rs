@@ -270,9 +270,9 @@ impl Layout {
     }
 
     /// Returns the strides that produce the elements in the shape `target` without moving them,
-    /// after NumPy's `_attempt_nocopy_reshape`. Matches groups of own and target axes that span
-    /// equal numbers of elements. Returns `None` unless the own axes of each group are equivalent
-    /// to one axis with one stride.
+    /// after NumPy's `_attempt_nocopy_reshape`. Matches groups of this layout's axes with groups of
+    /// target axes that span equal numbers of elements. Returns `None` unless this layout's axes in
+    /// each group are equivalent to one axis with one stride.
     fn regrouped(&self, target: &[usize]) -> Option<[isize; MAX_RANK]> {
         // Axes of length 1 are skipped, because their strides are not used.
         let mut own = [(0usize, 0isize); MAX_RANK];

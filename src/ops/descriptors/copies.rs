@@ -77,8 +77,8 @@ pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) ->
 ///
 /// # Panics
 ///
-/// Panics if an array differs from `shape` in another axis. Panics if the arrays' lengths along
-/// `at` do not add up to the shape's length.
+/// Panics if an array differs from `shape` in another axis. Panics if the sum of the arrays'
+/// lengths along `at` is not the shape's length.
 #[inline]
 #[track_caller]
 pub(in crate::ops) fn joined_parts<'a>(

@@ -19,7 +19,8 @@ pub(in crate::ops) fn length_of(matrix: &Shape, k: isize) -> usize {
     rows.saturating_sub(row).min(columns.saturating_sub(column))
 }
 
-/// Returns a layout of at least two axes. A vector gets the additional axis `axis` of length 1.
+/// Returns `layout` with at least two axes. The layout of a vector gets a new axis of length 1 at
+/// the position `axis`.
 #[track_caller]
 pub(in crate::ops) fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
     match layout.ndim() {

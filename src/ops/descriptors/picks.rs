@@ -33,19 +33,19 @@ impl Axis {
 /// The elements that an index along an axis selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Picking {
-    /// Each index selects a part of the array. The axes of the indices replace the axis.
+    /// Each index selects a part of the array. The axes of the indices replace the indexed axis.
     Parts,
     /// Each index selects an element. The array and the indices broadcast to each other, except
-    /// along the axis.
+    /// along the indexed axis.
     Elements,
-    /// Like `Elements`, but the indices are classes, which do not count from the end.
+    /// Like `Elements`, but the indices are class labels, so a negative index is an error.
     Classes,
 }
 
 impl Picking {
-    /// Returns the axis `at` of `layout`, and a walk over the elements at index 0 of this axis and
-    /// over `indices`. The walk has one position for each element of a new array of `shape`. The
-    /// caller must check the length of `shape`.
+    /// Returns the axis `at` of `layout`, and a walk. The walk visits the elements at index 0 of
+    /// this axis, and `indices`. The walk has one position for each element of a new array of
+    /// `shape`. The caller must check the length of `shape`.
     #[inline(always)]
     #[track_caller]
     pub(in crate::ops) fn walk(
@@ -79,8 +79,8 @@ impl Picking {
     }
 }
 
-/// Returns the walk of a scatter: over the elements of `target` at index 0 of the axis `at`, over
-/// `indices`, and over `values`. A scatter adds or writes each value to the element of `target`
+/// Returns the walk of a scatter. The walk visits the elements of `target` at index 0 of the axis
+/// `at`, `indices`, and `values`. A scatter adds or writes each value to the element of `target`
 /// that the value's index selects along this axis. `indices` and `values` broadcast to `shape`.
 /// `target` broadcasts to `shape` except along this axis.
 ///

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::sorting::sort_axes_descending;
 
-/// The elements to reduce, and their order.
+/// The order in which a reduction reads its elements, and the lanes that it reduces.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct ReductionPlan {
     /// The elements are numbered along the outputs' slower axes, then along the reduction, then
@@ -45,9 +45,10 @@ impl ReductionPlan {
     /// the reduced axes.
     ///
     /// If reduced elements are closer in memory than elements along the last kept axis, the reduced
-    /// axes vary fastest. Otherwise, all reduced axes are numbered at the position of the last
-    /// reduced axis. If the last reduced axis is after all kept axes longer than 1, the position of
-    /// the first reduced axis is used.
+    /// axes vary fastest. Otherwise, one reduced axis divides the kept axes. Kept axes before it
+    /// vary slower than all reduced axes, and kept axes after it vary faster. If a kept axis longer
+    /// than 1 is after the last reduced axis, the last reduced axis divides. Otherwise, the first
+    /// reduced axis divides.
     pub(in crate::ops) fn along(
         graph: &ExpressionGraph<'_>,
         reduced: AxisSet,

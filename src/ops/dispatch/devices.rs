@@ -10,7 +10,7 @@ use crate::ops::expression::tree::{Operand, Tree};
 use crate::ops::order::pause::is_live;
 use cachescope_kernels::elementwise::call::MOST_OPERANDS;
 
-/// An operand with its name in messages, its device and its shape.
+/// The name of an operand in error messages, its device and its shape.
 pub(in crate::ops) type Located<'a> = (&'a str, &'a Device, &'a Shape);
 
 /// Returns the device that all operands of `operation` are on, or `None` if there are no operands.
@@ -34,8 +34,8 @@ pub(in crate::ops) fn device_of<'a>(
 }
 
 /// Returns the error for operands on two devices. The error names the first function in `graph`
-/// with such operands. If each result is on one device, the error names `operation` and two
-/// results.
+/// whose operands are on two devices. If only the results are on two devices, the error names
+/// `operation` and two results.
 #[cold]
 #[track_caller]
 fn mixed_devices(operation: &str, graph: &ExpressionGraph<'_>) -> Error {

@@ -37,8 +37,8 @@ macro_rules! operands {
     };
 }
 
-/// Defines the methods of a row on arrays and on expressions. `$on_array` and `$on_lazy` are their
-/// documentation.
+/// Defines the methods of a row of `functions!` on arrays and on expressions. `$on_array` and
+/// `$on_lazy` are the documentation of these methods.
 macro_rules! methods {
     (
         @$kind:ident ($bound:path, $output:ty, $way:ident) $name:ident $op:ident($x:ident)

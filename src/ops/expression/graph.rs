@@ -244,8 +244,8 @@ impl<'a> ExpressionGraph<'a> {
         }
     }
 
-    /// Drops the single values among the operands of a call that the equal node `number` replaces.
-    /// These values were appended last, and no other node reads them.
+    /// Drops the single values among `operands`, the operands of a call that the equal node
+    /// `number` replaces. These values were appended last, and no other node reads them.
     fn drop_values_of(&mut self, operands: &[u32], number: u32) {
         for &operand in operands.iter().rev() {
             let is_last = operand as usize + 1 == self.nodes.len();

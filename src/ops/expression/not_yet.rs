@@ -13,7 +13,8 @@ use crate::error::Result;
 
 /// The marker of expressions, for the bound on the methods of arrays.
 ///
-/// Compiler errors quote the type that lacks a trait. The type of an expression would be long.
+/// Compiler errors quote the type that lacks a trait. The bound is on this marker, because the type
+/// of an expression would be long.
 #[derive(Debug)]
 pub struct Expression;
 

@@ -1,9 +1,9 @@
 //! Templates: expression graphs with placeholders in place of arrays. A template owns no arrays,
 //! and is valid before the arrays exist.
 //!
-//! Derivatives are built on a template, and results are recomputed from a template. A written
-//! function appends its body to a template. [`GraphTemplate::filled`] returns the expression graph
-//! for the evaluators.
+//! Derivatives are built on a template, and results are recomputed from a template. A function of
+//! `elementwise!` appends its body to a template. [`GraphTemplate::filled`] returns the expression
+//! graph for the evaluators.
 
 use cachescope_kernels::elementwise::body::{Graph, Terms};
 use cachescope_kernels::elementwise::call::{Call, MOST_OPERANDS};
@@ -19,7 +19,7 @@ use crate::error::Result;
 pub(in crate::ops) enum Placeholder {
     /// An operand of the expression graph.
     Operand(usize),
-    /// A result of the step.
+    /// A result of the tape's step.
     Result(usize),
     /// The gradient of a result.
     Gradient(usize),
@@ -81,8 +81,8 @@ impl GraphTemplate {
         Graph::call(self, call, operands)
     }
 
-    /// Appends the body of a written function without hand-written partial derivatives. For other
-    /// functions, and if the body returns `None`, appends the call.
+    /// Appends the body of a function of `elementwise!` that has no hand-written partial
+    /// derivatives. For other functions, and if the body returns `None`, appends the call.
     pub(in crate::ops) fn call_or_body(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
         if let (Some(add_body), None) = (call.body, call.partials)
             && let Some(result) = add_body(&mut Terms::new(self, operands))

@@ -1,4 +1,5 @@
-//! The operators and functions with which the library writes rules and operations.
+//! The operators and functions of type-erased values, from which the library builds gradient rules
+//! and operations.
 
 /// Defines the library's operators and functions for values whose element type is known only at run
 /// time. The type of the values must have three methods. `dtype` returns the element type.

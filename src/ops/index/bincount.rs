@@ -11,8 +11,8 @@ use crate::ops::order::aliasing::Target;
 use cachescope_kernels::counts::{IntegerLoops, integer_loops_of};
 
 impl<T: Integer> Array<T> {
-    /// Returns the number of occurrences of each number from 0 to `length` − 1 among all elements:
-    /// NumPy's `bincount`, in the shape `[length]`.
+    /// Returns the number of occurrences of each number from 0 to `length` − 1 among all elements.
+    /// This is NumPy's `bincount`. The result has the shape `[length]`.
     ///
     /// # Examples
     ///
@@ -26,11 +26,11 @@ impl<T: Integer> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if an element is negative, or
-    /// `length` or more: on CUDA devices, where a kernel checks this, from the next call that
-    /// synchronises. [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); on CUDA devices, elements that are not `i64`
-    /// are first copied as `i64`.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if an element is negative, or at
+    /// least `length`. On CUDA devices, a kernel checks the elements, and the next call that waits
+    /// for the device returns the error. [`InvalidShape`](crate::ErrorKind::InvalidShape) if the
+    /// size overflows, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). On CUDA devices,
+    /// elements that are not `i64` are first copied as `i64`.
     #[track_caller]
     pub fn bincount(&self, length: usize) -> Result<Array<i64>> {
         bincount(self.erased(), integer_loops_of::<T>(), length)
@@ -76,7 +76,7 @@ fn counted(integers: &AnyArray, loops: &'static IntegerLoops, length: usize) -> 
 /// # Errors
 ///
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device has no memory for `count` numbers.
-/// The host is about to allocate a list of `count` numbers.
+/// This check precedes the allocation of a host list of `count` numbers.
 #[track_caller]
 pub(super) fn check_room(device: &Device, count: usize) -> Result<()> {
     let size_bytes = Shape::from(count).size_bytes(size_of::<i64>())?;

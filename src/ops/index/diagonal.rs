@@ -150,7 +150,7 @@ impl AnyArray {
                 let side = length.saturating_add(k.unsigned_abs());
                 matrix_of(self, k, &[side, side].into())
             }
-            // Gradients pass through a view, but not through a copy.
+            // A view passes gradients, but `copied` records no step on the tape.
             [_, _] if is_any_tracked(&[self])? => {
                 let diagonal = self.viewed(diagonal_of(&self.layout, k)?);
                 diagonal.lazy().eval()

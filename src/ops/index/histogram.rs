@@ -12,8 +12,8 @@ use cachescope_kernels::counts::{BinLoops, bin_loops_of};
 
 impl<T: Float> Array<T> {
     /// Returns the number of elements in each of `bins` ranges of equal width, and the `bins + 1`
-    /// edges of the ranges: NumPy's `histogram`. The edges of `f16` and `bf16` are computed in
-    /// `f32`.
+    /// edges of the ranges. This is NumPy's `histogram`. The edges of `f16` and `bf16` are computed
+    /// in `f32`.
     ///
     /// The ranges extend from the least to the greatest element. Each range includes its lower
     /// edge. The last range includes both edges. If all elements are equal, the ranges extend from
@@ -37,9 +37,9 @@ impl<T: Float> Array<T> {
     /// [`Unsupported`](ErrorKind::Unsupported) if gradients are tracked through the array, because
     /// neither counts nor edges have a gradient.
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are no bins, an element is
-    /// NaN or infinite, or the type cannot represent `bins + 1` different edges;
+    /// NaN or infinite, or the type cannot represent `bins + 1` different edges.
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); on CUDA devices, the call needs scratch
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). On CUDA devices, the call needs scratch
     /// memory of 8 bytes for each element.
     #[track_caller]
     pub fn histogram(&self, bins: usize) -> Result<(Array<i64>, Self)> {
@@ -128,7 +128,7 @@ fn check_edges(array: &AnyArray, [low, high]: [f64; 2], edges: &[f64]) -> Result
     )))
 }
 
-/// Returns the number of elements between each of the edges and the next, counted by the device.
+/// Returns the number of elements between each edge and the next edge, counted by a CUDA device.
 #[track_caller]
 fn counted_on_device(
     array: &AnyArray,

@@ -1,19 +1,20 @@
 //! Linear interpolation: one function for every operation that interpolates.
 //!
-//! Rule: an arm of weight 0 is ignored, even if it is infinite or NaN. The result is computed in
-//! the accumulation type or a wider type, and rounded once. If both arms are finite, the result is
-//! finite. If both arms are equal, the result equals them.
+//! Rule: a neighbour of weight 0 is ignored, even if it is infinite or NaN. The result is computed
+//! in the accumulation type or a wider type, and rounded once. If both neighbours are finite, the
+//! result is finite. If both neighbours are equal, the result equals them.
 
 use crate::array::{AnyArray, DType};
 use crate::error::Result;
 use crate::ops::expression::any_lazy::AnyLazy;
 
-/// The two elements beside a position, by their indices.
+/// The indices and the weights of the two neighbours of a position, between which elements are
+/// interpolated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Arms {
     /// The nearer element.
     pub(crate) near: usize,
-    /// The farther element. At the position of an element, `far` is the nearer element again.
+    /// The farther element. If an element is exactly at the position, `far` equals `near`.
     pub(crate) far: usize,
     /// The weight of the farther element, above 0 and at most 1/2.
     pub(crate) share: f64,
@@ -34,8 +35,8 @@ impl Arms {
     }
 }
 
-/// Returns `near · (1 − share) + far · share`, computed in the type of the shares, for the elements
-/// and the shares of [`Arms`].
+/// Returns `near · (1 − share) + far · share`, computed in the type of `share`. The elements and
+/// the shares are those that [`Arms`] selects.
 ///
 /// For finite elements, the result is `near + (far − near) · share`. This form is exact for equal
 /// elements, and rounds like NumPy's `quantile`. If an element is infinite or the difference

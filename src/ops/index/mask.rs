@@ -41,7 +41,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the size of the result overflows.
     /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the result or the
-    /// scratch memory. This has 1 byte for each element (9 bytes on CUDA devices).
+    /// scratch memory. The scratch memory has 1 byte for each element (9 bytes on CUDA devices).
     #[track_caller]
     pub fn nonzero(&self) -> Result<Array<i64>> {
         let array = self.erased();

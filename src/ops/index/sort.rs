@@ -12,7 +12,7 @@ use crate::ops::descriptors::{Copying, Direction};
 use crate::ops::host::{self, SortLoops, sort_loops_of};
 
 /// The maximum length of a strided axis that is sorted without a copy. If the axis is longer, it is
-/// faster to copy its elements to contiguous memory, sort them, and copy them back.
+/// faster to sort a contiguous copy and to copy the result back.
 const APART: usize = 128;
 
 impl<T: Element> Array<T> {
@@ -94,8 +94,8 @@ impl AnyArray {
         self.in_order(loops, at, Direction::Ascending, shape)
     }
 
-    /// Returns the indices of the first elements in sorted order along the axis `at`, in the shape
-    /// `shape`.
+    /// Returns the indices of the first elements in sorted order along the axis `at`. The length of
+    /// `shape` along `at` is the number of indices.
     #[track_caller]
     pub(super) fn in_order(
         &self,

@@ -13,7 +13,7 @@ use crate::ops::host::{SortLoops, sort_loops_of};
 /// The length of the parts that an axis is divided into. A CUDA device sorts a part at once.
 const PART: usize = 2048;
 
-/// The maximum number of elements of a part for which selecting is faster than sorting.
+/// The maximum number of elements to select from a part for which selection is faster than a sort.
 const FEW: usize = PART / 8;
 
 impl<T: Element> Array<T> {
@@ -25,8 +25,8 @@ impl<T: Element> Array<T> {
     /// If `k` is small compared with the length of the axis, the elements are selected instead of
     /// sorted. Selection reads the elements once and sorts `k` of them. Besides the result,
     /// selection needs memory for a few times `k` elements. On CUDA devices, the elements are
-    /// selected only if `k` is at most 256. This selection needs memory for k / 1024 times the
-    /// elements.
+    /// selected only if `k` is at most 256. This selection needs memory for `k` / 1024 times the
+    /// number of elements.
     ///
     /// # Examples
     ///

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::ops::host;
 use cachescope_kernels::compare::{EqualLoops, Tolerance, close_loops_of, equal_loops_of};
 
-/// The minimum size of arrays that are compared on the device. Downloading smaller arrays is
-/// faster.
+/// The minimum size of arrays that a CUDA device compares itself. For smaller arrays, a download
+/// and a comparison on the host are faster.
 const ON_DEVICE_BYTES: usize = 1 << 16;
 
 /// Returns whether both arrays are on one device and have one shape, and `compare` returns true. If
@@ -26,7 +26,7 @@ fn agree(arrays: [&AnyArray; 2], compare: impl FnOnce([&AnyArray; 2]) -> Result<
     })
 }
 
-/// Returns whether both arrays have equal elements. A device compares large arrays itself.
+/// Returns whether both arrays have equal elements. A CUDA device compares large arrays itself.
 #[track_caller]
 fn are_equal(arrays: [&AnyArray; 2], loops: &'static EqualLoops) -> bool {
     agree(arrays, |[left, right]| {

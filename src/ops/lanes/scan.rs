@@ -160,8 +160,8 @@ fn running(tree: &dyn Tree, scan: &'static Scan, axis: isize) -> Result<AnyArray
     )
 }
 
-/// Returns the running totals of a tracked array. The gradient of a summand is the sum of the
-/// gradients of all totals that include the summand.
+/// Returns the running totals of a tracked array. For sums, the gradient of a summand is the sum of
+/// the gradients of all totals that include the summand.
 #[cold]
 #[track_caller]
 fn running_of_tracked(x: &AnyArray, scan: &'static Scan, axis: isize) -> Result<AnyArray> {
@@ -392,8 +392,8 @@ macro_rules! normalizations {
                 $(#[doc = $doc])+
                 ///
                 /// A negative axis counts from the end. The largest element is subtracted first, so
-                /// that no exponential overflows. `f16` and `bf16` are computed in `f32`. If a line
-                /// along the axis has a NaN or its largest element is infinite, its results are all
+                /// that no exponential overflows. `f16` and `bf16` are computed in `f32`. If a lane
+                /// along the axis has a NaN or an infinite largest element, its results are all
                 /// NaN.
                 ///
                 /// # Examples

@@ -78,7 +78,7 @@ pub(in crate::ops) struct Overwritable<'a>(&'a [Target<'a>]);
 
 impl<'a> Overwritable<'a> {
     /// Returns `targets` if one pass can overwrite all of them with the expressions `read`. The
-    /// expressions `held` hold memory, but are not read.
+    /// expressions `held` hold handles of the memory, but are not read in this pass.
     pub(in crate::ops) fn new(
         targets: &'a [Target<'a>],
         read: &[&dyn Tree],
@@ -101,7 +101,7 @@ impl<'a> Overwritable<'a> {
     }
 }
 
-/// The memory that an array and the expressions assigned to it share.
+/// The relation between an array's memory and the expressions that are assigned to the array.
 pub(in crate::ops) struct Aliasing {
     /// True if only the expressions share the array's memory, and the array repeats no element.
     pub(in crate::ops) is_exclusive: bool,
@@ -117,7 +117,7 @@ pub(in crate::ops) struct Aliasing {
 
 impl Aliasing {
     /// Checks `target` against the expressions `read`, which are evaluated in one pass. The
-    /// expressions `held` hold memory, but are not read.
+    /// expressions `held` hold handles of the memory, but are not read in this pass.
     #[inline]
     pub(in crate::ops) fn of(target: &Target<'_>, read: &[&dyn Tree], held: &[&dyn Tree]) -> Self {
         let Target(Operand { buffer, layout, .. }) = *target;

@@ -7,7 +7,8 @@ use crate::array::TapeId;
 thread_local! {
     /// The mode of this thread's tape.
     static MODE: Cell<Mode> = const { Cell::new(Mode::Active) };
-    /// The number of functions with custom gradients that run in the first run of a checkpoint.
+    /// The number of functions with custom gradients that this thread is running in the first run
+    /// of a checkpoint.
     static FIRST_RUNS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -41,7 +42,7 @@ pub(crate) fn runs_again_later() -> bool {
     mode() == Mode::Rerun || FIRST_RUNS.get() > 0
 }
 
-/// Adds `count` to the number of functions with custom gradients in the first run of a checkpoint.
+/// Adds `count` to [`FIRST_RUNS`].
 pub(in crate::ops) fn count_first_runs(count: isize) {
     FIRST_RUNS.set(FIRST_RUNS.get().wrapping_add_signed(count));
 }

@@ -13,7 +13,7 @@ use cachescope_kernels::element::scalar::convert;
 /// The maximum number of decimals of an element, without a precision.
 const MAX_DECIMALS: usize = 8;
 
-/// Returns the elements as cells of one width.
+/// Returns the text of each element, padded to one width.
 ///
 /// If `precision` is given, floating-point elements have this number of decimals.
 pub(super) fn cells<T: AnyElement>(elements: &[T], precision: Option<usize>) -> Vec<String> {
@@ -123,7 +123,7 @@ fn non_finite(value: f64) -> String {
     .into()
 }
 
-/// The decimal notation of a floating-point type, whose values an `f64` holds exactly.
+/// The precision of a floating-point type. An `f64` represents all values of the type exactly.
 #[derive(Clone, Copy)]
 struct Digits {
     /// The number of binary digits of the significand.
@@ -145,7 +145,7 @@ impl Digits {
         }
     }
 
-    /// Returns the number of decimal digits that the type keeps for every number.
+    /// Returns the number of decimal digits that the type represents for every number.
     fn decimal(self) -> i32 {
         (f64::from(self.binary - 1) * std::f64::consts::LOG10_2) as i32
     }

@@ -58,7 +58,7 @@ struct CellWriter {
     separator: &'static str,
     elided: bool,
     text: String,
-    /// The start of the last line of `text`.
+    /// The byte index at which the last line of `text` starts.
     line: usize,
 }
 

@@ -1,4 +1,5 @@
-//! Type-erased fills of arrays, and fills that are computed only from draws.
+//! Type-erased fills of arrays with random numbers, and the fills without parameters: uniform and
+//! normal numbers.
 
 use super::generator::{UNIFORM, normal_sequence};
 use crate::array::{AnyElement, DType, Float};
@@ -35,12 +36,13 @@ impl FillOf {
     }
 }
 
-/// A fill of arrays of one type with numbers that are computed only from draws.
+/// A fill without parameters, for arrays of one type: the numbers are functions of the draws alone.
 pub(super) struct DrawnFill {
     /// The sequence of the generator, and the number of words of a draw.
     pub(super) draws: (u32, usize),
     pub(super) fill: FillOf,
-    /// The function that constructs the fill from draws, and passes it to another function.
+    /// The function that constructs the fill from draws, and passes the fill to its second
+    /// argument.
     pub(super) make: fn(Draws, TakeFill<'_>),
 }
 

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::cuda;
 use crate::ops::expression::elementwise::select;
 
-/// Rows that are distributions, or whose faults a kernel will report.
+/// Rows that passed the check on the host, or whose faults a kernel reports on a CUDA device.
 #[derive(Debug)]
 pub(super) struct CheckedRows {
     #[cfg_attr(
@@ -43,8 +43,8 @@ impl CheckedRows {
         )
     }
 
-    /// Checks rows of logits. `most` has the largest logit of each row, or NaN, and `whole` the sum
-    /// of its weights. The weight of an infinite logit is 1.
+    /// Checks rows of logits. `most` has the largest logit of each row, or NaN. `whole` has the sum
+    /// of the weights of each row. The weight of an infinite logit is 1.
     #[track_caller]
     pub(super) fn of_logits(
         logits: &Array<f64>,

@@ -277,7 +277,7 @@ fn multinomial(
     let most = largest_weights(&weights)?;
     let rows = CheckedRows::of_weights(&weights, &most)?;
     // The factor is a power of two. With the factor, neither a sum of weights nor a weight divided
-    // by a short wait overflows. The factor also keeps the digits of small weights.
+    // by a small element of `waits` overflows. The factor also keeps the digits of small weights.
     let factor = select(
         most.gt(2.0_f64.powi(900)),
         2.0_f64.powi(-100),
@@ -310,7 +310,8 @@ fn by_inversion(source: RandomSource<'_>, sums: &Array<f64>, count: usize) -> Re
     let uniform = source.uniform::<f64>(&rows)?;
     let points = (whole_of(sums)?.unsqueeze(-1)? * uniform).eval_unfused()?;
     let before = sums.unsqueeze(-2)?.le(&points).cast::<i64>();
-    // The sums are added in parts, so the last sum may be below the sum before it.
+    // The running sums are computed in blocks. Because of rounding, the last sum may be below the
+    // sum before it.
     before
         .sum_axis(-1)?
         .minimum(length as i64 - 1)

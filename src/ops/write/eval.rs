@@ -63,7 +63,7 @@ impl<E: Expr> Lazy<E> {
     }
 
     /// Like [`eval`](Self::eval), but by the loops of the library, so that no loop is compiled for
-    /// the expression. The library's own expressions use it.
+    /// the expression. The library evaluates its own expressions by this method.
     #[track_caller]
     pub(crate) fn eval_unfused(&self) -> Result<Array<E::Item>> {
         evaluate_any(&self.expr, <E::Item as AnyElement>::DTYPE).map(Array::from_erased)

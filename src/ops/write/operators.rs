@@ -1,6 +1,5 @@
-//! The operators: `+ - * / %` of numbers, `& | ^` of bits and truth values and `<< >>` of integers,
-//! with unary minus and `!`. The operands are arrays, expressions and single values, in any
-//! combination.
+//! The operators: `+ - * / %` of numbers, `& | ^` of bits and truth values, `<< >>` of integers,
+//! unary minus and `!`. The operands are arrays, expressions and single values, in any combination.
 
 use std::ops;
 
@@ -167,7 +166,7 @@ pub trait TakesDoubles {
 /// so the compiler shows the message of the bound.
 ///
 /// The numbers have the default types of literals. With two integer or two float types, a literal
-/// would have several candidates, and the compiler would not show the message. Expressions on the
+/// would have several candidates. The compiler would then not show the message. Expressions on the
 /// right have no such operators, because they would overlap with the operators of `operator!`.
 macro_rules! number_of_another_type {
     ($($trait:ident $op:ident $method:ident;)+) => {

@@ -45,7 +45,7 @@ fn computed_in(dtype: DType, factor: f64) -> DType {
     }
 }
 
-/// Returns true if `f32` represents `factor` with all of its digits, or exactly.
+/// Returns true if `factor` rounds to a normal `f32`, is exactly an `f32`, or is NaN.
 fn fits(factor: f64) -> bool {
     let rounded = factor as f32;
     rounded.is_normal() || f64::from(rounded).to_bits() == factor.to_bits() || factor.is_nan()

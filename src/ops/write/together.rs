@@ -112,7 +112,7 @@ pub trait Values<G> {
     fn store(self, targets: G) -> Result<()>;
 }
 
-/// An expression or an array.
+/// An argument of [`eval`]: an expression or an array.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no expression and no array",
     note = "`cachescope::eval` takes a tuple of such, as in `eval((&a + &b, &a * &b))`"

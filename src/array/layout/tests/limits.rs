@@ -28,8 +28,8 @@ fn shapes_beyond_rank_8_or_an_address_are_invalid() {
         InvalidShape,
         "overflows",
     );
-    // If one length is 0, the other lengths must still not overflow, because the strides are their
-    // products.
+    // If one length is 0, the product of the other lengths must still not overflow, because strides
+    // are computed from it.
     fails(
         Layout::contiguous(&[half, half, 0].into()),
         InvalidShape,

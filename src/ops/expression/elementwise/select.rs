@@ -11,8 +11,8 @@ use crate::ops::expression::node::Apply;
 /// operands broadcast.
 ///
 /// Gradients only pass to the selected elements. If the whole expression is evaluated at once,
-/// elements that are not selected may be infinite or NaN: `select(x.gt(0.0), x.sqrt(), 0.0)` has
-/// the derivative 0 at 0.
+/// elements that are not selected may be infinite or NaN. For example, `select(x.gt(0.0), x.sqrt(),
+/// 0.0)` has the derivative 0 at 0.
 ///
 /// # Examples
 ///

@@ -42,7 +42,7 @@ impl<T: Float> Array<T> {
     }
 }
 
-/// The values of each row, of shape `[N]`, in `f64`.
+/// The losses of the rows, and the terms that their gradients need, of shape `[N]`, in `f64`.
 #[derive(Clone, Debug)]
 struct RowLosses {
     /// The logarithms of the sums of exponentials.
@@ -128,7 +128,8 @@ fn weighted(
     let shares = (logits.lazy().cast(DType::F64) - sums.lazy())
         .cast(wide)
         .exp();
-    // For `f64`, a rounded logarithm that is large costs digits of the shares.
+    // For `f64`, a large rounded logarithm in `sums` costs digits of the shares, so they are
+    // normalized again below.
     let is_exact = dtype != DType::F64;
     let weighted = match is_exact {
         true => (shares * weight.lazy()).cast(dtype),
@@ -166,8 +167,9 @@ fn of_classes_apart(
     let nothing = gradients.full(classes.layout().shape(), 0.0)?;
     gradients.scatter(classes, &nothing, 1)?;
     let others = gradients.lazy().cast(wide).sum_keepdims(1)?;
-    // A probability minus 1 has few digits, so the gradient is computed from the loss. If the loss
-    // is tiny compared with the logits, it has few digits, too.
+    // A probability near 1, minus 1, has few digits, so the gradient is computed from the loss. If
+    // the loss is tiny compared with the logits, the loss has few digits, too. The gradient is then
+    // minus the sum of the row's other gradients.
     let is_lost = losses.lazy().lt((sums.lazy().abs() + 1.0) * LOST);
     AnyLazy::select(is_lost, -others.lazy(), by_loss)
         .cast(dtype)

@@ -3,11 +3,11 @@
 //! Each reduction is a type in [`reducers`](cachescope_kernels::reduce), with a row in `rows.rs`
 //! that declares its methods.
 //!
-//! Elements are reduced in blocks. A block is reduced into several partial results side by side,
-//! which the compiler turns into vector code. The results of the blocks are reduced into the total
-//! of a chunk. The totals of chunks are merged in pairs. The order of these steps depends only on
-//! the shape and the memory layout of the operands. So a result is equal on every run and for any
-//! number of threads.
+//! Elements are reduced in blocks. A block is reduced into several independent partial results, so
+//! that the compiler generates vector code. A chunk is a number of consecutive blocks, which one
+//! thread reduces into a total. The totals of chunks are merged in pairs. The order of these steps
+//! depends only on the shape and the memory layout of the operands. So a result is equal on every
+//! run and for any number of threads.
 //!
 //! CUDA devices also reduce blocks, and then merge the totals (`ops/cuda/reduce/`). Their order
 //! also depends only on the shape and the memory layout. So a result is equal on every run and on

@@ -25,7 +25,7 @@ const fn exponents(dtype: DType) -> [i32; 2] {
 /// The standard deviation below which the squares of `f64` lose digits.
 const LEAST_DEVIATION: f64 = f64::from_bits((1023 - 480) << 52);
 
-/// The bound below which means can be scaled up.
+/// The upper bound of the absolute mean of elements that are scaled up.
 const MOST_MEAN: f64 = (1_u64 << 40) as f64;
 
 impl AnyArray {
@@ -44,8 +44,8 @@ impl AnyArray {
     }
 
     /// Returns the power of two by which the elements of each spread are scaled. The power is 1 if
-    /// the spread is finite and at least `least`. `mean` is the mean of the elements, if it may be
-    /// larger than the spread.
+    /// the spread is finite and at least `least`. If the mean of the elements may be larger than
+    /// their spread, the caller passes it as `mean`.
     #[track_caller]
     pub(in crate::ops) fn range_scales(&self, least: f64, mean: Option<&Self>) -> Result<Self> {
         let number = |value: f64| AnyLazy::number(self.dtype, value);

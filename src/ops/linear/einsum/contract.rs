@@ -84,7 +84,7 @@ impl Product {
         let elements = self.lazy(&all)?;
         let dtype = elements.dtype();
         let sums = elements.cast(summed_in(dtype)).sum_axis(axes)?;
-        in_type(dtype, sums) // Sums of integers wrap.
+        in_type(dtype, sums) // Integers are summed in `i64`: the conversion wraps.
     }
 
     /// Returns the stride of an axis, summed over all factors.

@@ -164,8 +164,8 @@ fn sum_products(text: &str, operands: &[&AnyArray], dtype: DType) -> Result<AnyA
     }
 }
 
-/// Returns whether a contraction has intermediate results: it has more than two operands, or sums
-/// over a label of only one of two operands.
+/// Returns whether a contraction has intermediate results. Intermediate results require more than
+/// two operands, or a sum over a label of only one of two operands.
 fn takes_passes(subscripts: &Subscripts) -> bool {
     let is_long = |&label: &u8| subscripts.length(label) != 1;
     let set_of =

@@ -40,7 +40,8 @@ impl Path {
             }
             let mut least = (f64::INFINITY, f64::INFINITY);
             let mut best = set & set.wrapping_neg();
-            // The highest operand is always in the second half, so that no division is tried twice.
+            // The operand with the highest index is always in the second half, so that no division
+            // is tried twice.
             let highest = 1 << set.ilog2();
             let mut half = set & !highest;
             let rest = half;

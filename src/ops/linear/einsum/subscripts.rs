@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use crate::array::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, Result};
 
-/// A letter, or an axis of an ellipsis. `A` to `Z` are first, then `a` to `z`, then the axes of the
-/// ellipsis from the left.
+/// The number of a letter, or of an axis of an ellipsis. `A` to `Z` have the lowest numbers, then
+/// `a` to `z`, then the axes of the ellipsis from the left.
 pub(super) type Label = u8;
 
 /// One label for each axis.

@@ -1,10 +1,10 @@
 //! Eigenvectors and singular vectors of equal values that are smooth along a direction.
 //!
-//! Any basis of a space may be the vectors of equal values. If the matrix changes along a
-//! direction, its values split, and only one basis is smooth. This basis consists of the vectors of
-//! the change in that space (Kato 1966, "Perturbation theory for linear operators", II.2). In this
-//! basis, values and vectors have derivatives along the direction. So `jvp` and `hvp` are correct
-//! for functions that do not depend on the basis.
+//! The vectors of equal values are an arbitrary basis of their space. If the matrix changes along a
+//! direction, the equal values split, and only one basis is smooth. This basis consists of the
+//! vectors of the change, restricted to that space (Kato 1966, "Perturbation theory for linear
+//! operators", II.2). In this basis, values and vectors have derivatives along the direction. So
+//! `jvp` and `hvp` are correct for functions that do not depend on the basis.
 
 use super::gradients::{identity, symmetric, t};
 use super::groups::{Groups, unit};
@@ -15,9 +15,9 @@ use crate::error::Result;
 use crate::ops::AnyLazy;
 use crate::ops::derivatives::{change_of, has_direction};
 
-/// Returns eigenvectors of symmetric matrices `a` that are smooth along the direction of this
-/// thread. They are computed from eigenvectors `v` of the values `w`. Returns `None` if `v` need no
-/// change.
+/// Returns eigenvectors of symmetric matrices `a`. The vectors are smooth along the direction of
+/// the thread's current directional derivative. They are computed from eigenvectors `v` of the
+/// values `w`. Returns `None` if `v` need no change.
 #[track_caller]
 pub(super) fn eigenvectors(a: &AnyArray, [w, v]: [&AnyArray; 2]) -> Result<Option<AnyArray>> {
     if !has_direction() || !Groups::of(w)?.has_equal()? {
@@ -43,7 +43,8 @@ pub(super) fn eigenvectors_along(
         return Ok(None);
     };
     let own = t(v)?.matmul(&change)?.matmul(v)?.lazy();
-    // The levels separate the groups, because the eigenvalues of each block are at most 1.
+    // The levels separate the groups: they differ by 3, and the eigenvalues of each block are at
+    // most 1.
     let zero = AnyLazy::number(w.dtype, 0.0);
     let blocks = AnyLazy::select(groups.are_equal()?.lazy(), own, zero);
     let levels = on_diagonal(&groups.levels()?)?.lazy();
@@ -51,10 +52,10 @@ pub(super) fn eigenvectors_along(
     v.matmul(&turn).map(Some)
 }
 
-/// Returns singular vectors U and Vᵀ of matrices `a` that are smooth along the direction of this
-/// thread. They are computed from the singular vectors `u` and `vt`. Returns `None` if `u` and `vt`
-/// need no change. For values that are 0, the results are the singular vectors of the change
-/// outside the spaces of the other vectors.
+/// Returns singular vectors U and Vᵀ of matrices `a`. The vectors are smooth along the direction of
+/// the thread's current directional derivative. They are computed from the singular vectors `u` and
+/// `vt`. Returns `None` if `u` and `vt` need no change. For values that are 0, the results are the
+/// singular vectors of the change outside the spaces of the other vectors.
 #[track_caller]
 pub(super) fn singular_vectors(
     a: &AnyArray,

@@ -59,7 +59,8 @@ pub(super) fn of_factors(factors: &AnyArray, pivots: &Array<i32>) -> Result<AnyA
 }
 
 /// Returns the matrices of cofactors. For A = U diag(s) Vᵀ, they are U C Vᵀ with the sign of det U
-/// det V. C is a diagonal matrix. Its elements are the products of all other singular values.
+/// det V. C is a diagonal matrix. Each diagonal element is the product of all other singular
+/// values.
 #[track_caller]
 fn cofactors(a: &AnyArray) -> Result<AnyArray> {
     let step = RuledOperation::begin("det", &[a])?;
@@ -76,8 +77,8 @@ fn cofactors(a: &AnyArray) -> Result<AnyArray> {
 
 /// Returns the derivative of the cofactors along matrices Y. Let X be Uᵀ Y V, and M\[i, j] the
 /// product of all singular values except i and j. The derivative is U (diag(M diag(X)) − M ∘ Xᵀ)
-/// Vᵀ, with the sign of det U det V. It is symmetric between two directions, because it is the
-/// second derivative of the determinant.
+/// Vᵀ, with the sign of det U det V. The derivative of the cofactors is symmetric in two
+/// directions, because it is the second derivative of the determinant.
 #[track_caller]
 fn cofactor_changes(a: &AnyArray, y: &AnyArray) -> Result<AnyArray> {
     let step = RuledOperation::begin("det", &[a, y])?;

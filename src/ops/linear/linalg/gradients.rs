@@ -2,7 +2,7 @@
 //! and reverse mode algorithmic differentiation" (2008). Cholesky follows Murray (2016), and QR
 //! follows Walter and Lehmann (2010).
 //!
-//! Any basis of a space may be the vectors of equal values. These vectors contribute 0 to a
+//! The vectors of equal values are an arbitrary basis of their space. They contribute 0 to a
 //! gradient that does not depend on the basis, and infinity to any other gradient. Along a known
 //! direction, [`adapted`] chooses the basis that has a derivative.
 //!

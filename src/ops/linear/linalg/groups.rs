@@ -106,7 +106,7 @@ pub(super) fn quotients(
 ) -> Result<AnyArray> {
     let untracked = |array: &AnyArray| array.share().untracked().lazy();
     let largest = untracked(scale).abs().max_keepdims([-2, -1])?;
-    // If terms of a loss near 1 cancel, only their rounding errors remain.
+    // The limit includes 1, because terms of a loss near 1 may cancel to their rounding errors.
     let tolerance = tolerance(gaps.dtype, last_of(gaps));
     let limit = (largest.lazy() + 1.0) * (tolerance * 64.0);
     let nothing = untracked(numerators).abs().le(limit).and(no_gap.lazy());

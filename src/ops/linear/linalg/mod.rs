@@ -1,8 +1,8 @@
 //! Linear algebra by factorizations. This module checks the operands. The modules
 //! [`host`](crate::ops::host) and [`cuda`](crate::ops::cuda) compute the factorizations.
 //!
-//! The two modules have functions of equal names, which accept any strides and return the factors
-//! with a status for each matrix ([`status`]). A CUDA device returns LU factors in place of
+//! The two modules have functions of equal names. The functions accept any strides, and return the
+//! factors with a status for each matrix ([`status`]). A CUDA device returns LU factors in place of
 //! determinants, and [`determinant`] computes the determinants from these factors. Least squares
 //! and norms are composed of factorizations and other operations.
 

@@ -8,11 +8,11 @@ use crate::ops::descriptors::OUT_OF_MEMORY;
 /// The meaning of the status of an incomplete factorization.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// A pivot is zero. `info` is the index of the pivot, counted from 1.
+    /// A pivot is zero. The status is the index of the pivot, counted from 1.
     Singular,
     /// The status is not an error, unless it is [`OUT_OF_MEMORY`].
     Nothing,
-    /// `info` is the order of the leading minor that is not positive.
+    /// The status is the order of the leading minor that is not positive.
     NotPositiveDefinite,
     /// An iteration did not converge.
     NotConverged,

@@ -1,12 +1,12 @@
 //! The gradients of eigenvalues and singular values. The derivatives of these gradients are also
 //! correct for equal values.
 //!
-//! The gradient V diag(g) Vᵀ does not depend on the basis of equal values. The derivative of the
-//! gradient along a direction depends on the basis, because the values split. [`adapted`] computes
-//! the basis.
+//! The gradient V diag(g) Vᵀ does not depend on the choice of the vectors of equal values. The
+//! derivative of the gradient along a direction depends on this choice, because the equal values
+//! split. [`adapted`] computes these vectors.
 //!
-//! The backward pass of the gradient has the direction, which is the cotangent. The step of the
-//! factorization runs later in this pass, and reads the basis from a [`ChosenVectors`].
+//! In the backward pass of the gradient, the direction is known: it is the cotangent. The step of
+//! the factorization runs later in this pass, and reads the vectors from a [`ChosenVectors`].
 //!
 //! [`adapted`]: super::adapted
 

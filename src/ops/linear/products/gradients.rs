@@ -10,8 +10,8 @@ use crate::ops::derivatives::{
 };
 use crate::ops::linear::products::matmul_into;
 
-/// A matrix product of two arrays in progress, or its sum with an addend. The tape is paused until
-/// [`finish`](Self::finish), which records the step for the gradients.
+/// The state of a matrix product that is being computed, with or without an addend. The tape is
+/// paused until [`finish`](Self::finish), which records the step for the gradients.
 #[must_use]
 pub(in crate::ops) struct Multiplication(Option<RunningProduct>);
 

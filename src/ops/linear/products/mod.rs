@@ -220,7 +220,7 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
         return addend.unwrap_or(left).zeros(&shape);
     }
     if let Some((left_layout, right_layout)) = columns_as_one(&left_layout, &right_layout)? {
-        // The operands are exchanged, because the multiplication of numbers is commutative.
+        // The operands are exchanged, because (AB)ᵀ = BᵀAᵀ.
         return multiply_stacks((right, &right_layout), (left, &left_layout), &shape, addend);
     }
     let (left_layout, right_layout) = match as_one(&left_layout, &right_layout)? {
@@ -325,9 +325,9 @@ fn leading(layout: &Layout) -> Shape {
     layout.dims()[..layout.ndim() - 2].into()
 }
 
-/// Returns the layouts that compute all products as one: all rows on the left times the matrix on
-/// the right. Returns `None` if there are several matrices on the right, or the rows have no common
-/// stride.
+/// Returns the layouts that compute all products as one product: all rows on the left times the
+/// matrix on the right. Returns `None` if there are several matrices on the right, or the rows have
+/// no common stride.
 #[track_caller]
 fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     if leading(right).checked_len()? != 1 {

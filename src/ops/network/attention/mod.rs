@@ -181,7 +181,8 @@ fn weights(q: &AnyArray, k: &AnyArray, mask: Option<&Array<bool>>, scale: f64) -
     }
 }
 
-/// Returns the causal mask of shape `shape`, for the queries from `first` on and the first keys.
+/// Returns the causal mask of shape `shape`, for the queries from `first` on and the keys from 0
+/// on.
 #[track_caller]
 fn mask(device: &Device, first: usize, shape: [usize; 2]) -> Result<Array<bool>> {
     let mut writer = Writer::new(device, &Shape::SCALAR)?;

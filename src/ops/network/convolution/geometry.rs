@@ -22,7 +22,8 @@ const SMALL_AREA: usize = 64;
 const LARGE_KERNEL: usize = 1 << 17;
 /// The maximum scratch memory of a job on the host, in bytes.
 const MOST_SCRATCH_BYTES: usize = 16 << 20;
-/// The reach of results in rows above which the scratch memory is limited to an eighth.
+/// The reach of a result in rows ([`ConvLengths::reach`]) above which the scratch memory is limited
+/// to an eighth.
 const LONG_REACH: usize = 15;
 /// The maximum number of passes that compute the gradient of the images.
 const MOST_PASSES: usize = 1 << 10;
@@ -293,7 +294,7 @@ impl Geometry {
             padding,
             dilation,
         };
-        // Each job packs the rows that its results reach.
+        // Each job packs the input rows that its results are summed from.
         let most_bytes = match lengths.reach(0) {
             0..=LONG_REACH => MOST_SCRATCH_BYTES,
             _ => MOST_SCRATCH_BYTES / 8,

@@ -59,8 +59,8 @@ fn rule(
 }
 
 /// Returns the sums of products of two parts. The sums are the third part, or its gradient. A bias
-/// of shape `[O, 1, 1]` is added to sums of narrow floats. It has one element for each channel of
-/// the sums.
+/// of shape `[O, 1, 1]` is added to sums of narrow floats. The bias has one element for each
+/// channel of the sums.
 #[track_caller]
 pub(super) fn sums_for(
     part: ConvPart,

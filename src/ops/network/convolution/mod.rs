@@ -21,7 +21,7 @@ use crate::ops::dispatch::same_device;
 use crate::ops::host;
 use crate::ops::index::check_size;
 
-/// The options of [`Array::conv2d`] and [`Array::conv1d`]: steps, margins and groups.
+/// The options of [`Array::conv2d`] and [`Array::conv1d`]: stride, padding, dilation and groups.
 ///
 /// The first entry of each pair is for rows, and the second entry for columns. `conv1d` uses the
 /// second entry.
@@ -72,10 +72,10 @@ impl<T: Numeric> Array<T> {
     ///
     /// Besides the result, the host's direct loops for `f32` and `f64` need memory for a copy of
     /// the kernel. Other convolutions need memory for the elements that a block of outputs is
-    /// computed from: at most 1 MiB on the host, and 64 MiB on a CUDA device. If one row of outputs
-    /// takes more, the block is one row of `C * h * w * W'` elements. The block's outputs and, with
-    /// padding, the block's images also need memory. If the input is dense, a kernel of one element
-    /// with stride 1 and no padding needs none of this memory.
+    /// computed from. These elements have at most 1 MiB on the host, and 64 MiB on a CUDA device.
+    /// If one row of outputs takes more, the block is one row of `C * h * w * W'` elements. The
+    /// block's outputs and, with padding, the block's images also need memory. If the input is
+    /// dense, a kernel of one element with stride 1 and no padding needs none of this memory.
     ///
     /// # Examples
     ///

@@ -62,7 +62,8 @@ pub(super) fn root_mean_square_scale(wide: &AnyLazy, epsilon: f64) -> Result<Any
 }
 
 /// Returns 1 / √(`squares` + `epsilon`). `squares` are the means of the squares of `x` along
-/// `axes`. The means of `x` are not larger than the roots of `squares`.
+/// `axes`. `range_scales` needs no means of `x`, because they are not larger than the roots of
+/// `squares`.
 #[track_caller]
 pub(crate) fn scale_of_squares(
     x: &AnyLazy,
@@ -108,8 +109,8 @@ fn scale_in_range(
     );
     let epsilons = (wide.clone() * epsilon * wide.clone()).maximum(least);
     let factor = (scaled.lazy().cast(DType::F64) + epsilons).rsqrt() * wide;
-    // With a positive epsilon, the factor of a constant row is finite, because 0 times infinity
-    // would be NaN.
+    // If epsilon is positive, the factor is limited to a finite number. For a constant row, 0 times
+    // an infinite factor would be NaN.
     let most = match (epsilon > 0.0, dtype) {
         (true, DType::F64) => f64::MAX,
         (true, _) => f32::MAX.into(),
