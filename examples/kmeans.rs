@@ -61,7 +61,7 @@ fn main() -> Result<()> {
     }
     savings::print("round");
 
-    // Every true centre has been found, in any order.
+    // Every true centre must be among the found centres, in any order.
     let miss = distances(&truth, &centres)?.min_axis(1)?.max()?.item()?;
     println!(
         "\nthe worst centre is {:.4} from a true one",

@@ -1,5 +1,5 @@
-//! Power iteration: finds the largest eigenvalue of a symmetric matrix and its eigenvector by
-//! repeated multiplication of a vector by the matrix (von Mises and Pollaczek-Geiringer 1929).
+//! Power iteration: finds the largest eigenvalue of a symmetric matrix, and its eigenvector. Each
+//! step multiplies a vector by the matrix (von Mises and Pollaczek-Geiringer 1929).
 
 use cachescope::Generator;
 use cachescope::prelude::*;

@@ -9,7 +9,7 @@ pub enum Failure {
     /// The data cannot be read. The message names the file, and the line and column if they are
     /// known.
     Input(String),
-    /// The library returned an error, such as a device without free memory.
+    /// The library returned an error, for example because the device has no free memory.
     Library(cachescope::Error),
     /// Standard output cannot be written.
     Output(io::Error),

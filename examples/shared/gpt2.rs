@@ -17,7 +17,7 @@ pub use tokens::Tokens;
 /// The sizes of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// The number of tokens that exist.
+    /// The number of tokens in the vocabulary.
     pub vocabulary: usize,
     /// The maximum number of tokens in one pass of the network.
     pub context: usize,
@@ -44,7 +44,7 @@ pub struct Gpt2 {
     size: Size,
 }
 
-/// An attention and a network of two layers, each after a norm.
+/// A transformer block: an attention and a network of two layers, each after a norm.
 #[derive(Debug, Parameters)]
 pub struct Block {
     /// The norm before the attention.
@@ -66,7 +66,8 @@ pub struct Attention {
     pub c_proj: Conv1d,
 }
 
-/// Two layers. The output of the first layer is four times as wide as its input.
+/// The feed-forward network of a block. The output of its first layer is four times as wide as the
+/// input.
 #[derive(Debug, Parameters)]
 pub struct Mlp {
     /// The first layer.

@@ -1,4 +1,4 @@
-//! The progress of a training: a bar on a terminal, lines elsewhere.
+//! The progress of a training run: a bar on a terminal, lines elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -17,12 +17,12 @@ pub fn bar(steps: usize) -> ProgressBar {
         .with_finish(ProgressFinish::AndLeave)
 }
 
-/// Shows a text beside the bar, or prints a line if the bar is hidden.
+/// Shows a text beside the bar. If the bar is hidden, prints a line instead.
 pub fn show(bar: &ProgressBar, text: String) -> io::Result<()> {
     show_or_write(bar, &mut io::stdout(), text)
 }
 
-/// Shows a text beside the bar, or writes a line to `out` if the bar is hidden.
+/// Shows a text beside the bar. If the bar is hidden, writes a line to `out` instead.
 pub fn show_or_write(bar: &ProgressBar, out: &mut dyn Write, text: String) -> io::Result<()> {
     if bar.is_hidden() {
         return writeln!(out, "{text}");

@@ -4,8 +4,8 @@ use cachescope::{CacheConfig, Device, Policy, cache_stats, invalidate_cache};
 
 const KIB: u64 = 1024;
 
-/// Returns the scope and the policy of a step. The first half of a training has the policy Recycle,
-/// the second half the policy Plan.
+/// Returns the scope and the policy of a step. The first half of a training run has the policy
+/// Recycle, the second half the policy Plan.
 pub fn half(step: usize, steps: usize) -> (&'static str, Policy) {
     match 2 * step <= steps {
         true => (HALVES[0], Policy::Recycle),

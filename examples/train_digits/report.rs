@@ -1,4 +1,4 @@
-//! The text that is printed after the training.
+//! The text that is printed after training.
 
 use std::io::{self, Write};
 
@@ -66,8 +66,8 @@ pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::
     )
 }
 
-/// Invalidates the cache of the training, trims the idle pages, and prints the released and the
-/// reserved bytes.
+/// Invalidates the cache `train` of the training loop, and trims the idle pages. Prints the
+/// released and the reserved bytes.
 pub(crate) fn print_invalidation(out: &mut dyn Write, device: &Device) -> io::Result<()> {
     let before = device.memory_stats().reserved_bytes;
     let released = invalidate_cache("train");

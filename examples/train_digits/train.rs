@@ -58,7 +58,7 @@ fn shares(group: &Group, batches: &[Array<i64>]) -> Result<Vec<Array<i64>>> {
     Ok(shares?.into_iter().filter(|own| !own.is_empty()).collect())
 }
 
-/// Learns from every batch once, and returns the mean loss.
+/// Trains on every batch once, and returns the mean loss.
 fn run_epoch(model: &mut Model, data: &Dataset, batches: &[Array<i64>]) -> Result<f32> {
     // The total is allocated outside of the scope, so it is not in the scope's cache.
     let mut total_loss = Array::zeros([])?;

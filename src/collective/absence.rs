@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorCode};
 
-/// The time in which a failed rank can report its reason. A failed rank drops its groups before it
-/// reports the reason. The constant is also the interval between searches for a deadlock.
+/// The time that a failed rank has to report why it failed. A failed rank drops its groups before
+/// this report. Therefore a dropped group counts as an absence only after this time. The constant
+/// is also the interval between searches for a deadlock.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
 
 /// The reason reported for a rank that has dropped the group.

@@ -54,7 +54,8 @@ impl Job {
     }
 }
 
-/// Call queue. Invariant: jobs are executed one at a time, in the order in which they were queued.
+/// The queue of a rank's calls. Invariant: jobs are executed one at a time, in the order in which
+/// they were queued.
 pub(super) struct CallQueue {
     state: Mutex<CallQueueState>,
     changed: Condvar,
@@ -121,7 +122,7 @@ impl CallQueue {
     /// Executes jobs on the rank's own thread until the queue is closed and empty. Returns the
     /// first failure, unless it was reported before.
     pub(super) fn serve(&self) -> Option<Error> {
-        // The guard also abandons the queue if the engine panics.
+        // If the engine panics, the guard also abandons the queue.
         let _over = scopeguard::guard((), |()| self.abandon());
         while let Some((engine, job)) = self.next() {
             self.run(engine, job);
@@ -151,8 +152,8 @@ impl CallQueue {
                 state = self.state.lock();
             }
             let Some(mut engine) = state.engine.take() else {
-                // Another thread has the engine. After that thread has returned the engine, it
-                // notifies this thread if work remains.
+                // Another thread has the engine. If work remains when that thread returns the
+                // engine, it notifies this thread.
                 state = self.changed.wait(&self.state, state);
                 continue;
             };

@@ -140,7 +140,7 @@ impl Group {
     }
 
     /// Returns the arrays of all ranks, concatenated along the first axis in rank order. Single
-    /// values become a vector.
+    /// values are concatenated to a vector.
     ///
     /// # Examples
     ///

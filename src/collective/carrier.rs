@@ -83,7 +83,7 @@ impl Carrier {
     }
 }
 
-/// A group whose calls a worker executes.
+/// The transport of one rank of a group whose calls a worker executes.
 #[derive(Debug)]
 pub(super) struct HostCarrier {
     worker: Arc<Worker>,

@@ -61,10 +61,10 @@ pub(super) struct CallMemory {
     /// The rank's input, with the number of elements of the call. Unused if the rank receives a
     /// message, or if it is not the root of a broadcast.
     pub(super) source: *const u8,
-    /// The rank's output. Its size is the size of all inputs for all_gather, of the rank's part for
-    /// reduce_scatter, and of the input otherwise. Unused if the rank sends a message, or if it is
-    /// not the root of a reduction. The target may equal the source, except for all_gather,
-    /// reduce_scatter and all_to_all.
+    /// The rank's output. For all_gather, it is as large as all inputs together. For
+    /// reduce_scatter, it is as large as the rank's part. Otherwise, it is as large as the input.
+    /// Unused if the rank sends a message, or if it is not the root of a reduction. The target may
+    /// equal the source, except for all_gather, reduce_scatter and all_to_all.
     pub(super) target: *mut u8,
 }
 
@@ -86,7 +86,8 @@ pub(super) trait Engine: Send {
     /// # Safety
     ///
     /// Source and target are readable and writable, and aligned for the elements. Nothing else uses
-    /// them until the function returns, or for ever if the failure keeps the memory.
+    /// them until the function returns. If the failure keeps the memory, nothing else ever uses
+    /// them.
     unsafe fn run(
         &mut self,
         work: &Work,

@@ -25,11 +25,11 @@ enum Launch {
     },
 }
 
-/// Variables in which MPI launchers set the number of ranks: Open MPI; MPICH and other launchers
-/// with PMI; Intel MPI.
+/// Variables of MPI launchers that contain a number of ranks: Open MPI; MPICH and other launchers
+/// with PMI; Intel MPI, which counts only the ranks on this machine.
 const MPI_SIZES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"];
 
-/// A variable of launchers with PMIx. Their variables do not contain the number of ranks.
+/// A variable of launchers with PMIx. These launchers set no variable with the number of ranks.
 const PMIX: &str = "PMIX_RANK";
 
 /// The default port of rank 0, as in PyTorch.

@@ -20,7 +20,7 @@ pub(super) struct MessageHeader {
     pub(super) call: Call,
 }
 
-/// The types, indexed by their code in a header.
+/// The element types, indexed by their code in a header.
 const TYPES: [DType; DType::COUNT] = [
     DType::F32,
     DType::F64,

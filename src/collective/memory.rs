@@ -178,7 +178,7 @@ impl Detached {
             // The MPI library does not order its work with streams.
             gpu.synchronize(self.stream)
         };
-        // The other ranks wait in a call that this rank will not reach.
+        // `fail` notifies the other ranks, which wait in a call that this rank will not reach.
         ready().inspect_err(|error| engine.fail(error))?;
         Ok(CallMemory {
             is_of_device: true,
@@ -205,7 +205,7 @@ impl Detached {
             let bytes = &mut bytemuck::cast_slice_mut(&mut source)[..bytes];
             // SAFETY: by this function's contract, `bytes` bytes are valid at the address.
             let downloaded = unsafe { backend.download(self.stream, address, bytes) };
-            // The other ranks wait in a call that this rank will not reach.
+            // `fail` notifies the other ranks, which wait in a call that this rank will not reach.
             downloaded.inspect_err(|error| engine.fail(error))?;
         }
         let first = source.as_mut_ptr().cast();

@@ -23,8 +23,8 @@ use crate::memory::uses::StreamUse;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, Weak};
 
-/// A rank's handle of its call queue. When the handle drops, the thread executes the queued calls
-/// and ends.
+/// A rank's handle of its call queue. When the handle drops, the rank's own thread executes the
+/// queued calls and ends.
 pub(super) struct Worker {
     /// The call queue; closed when the rank has ended.
     queue: Arc<CallQueue>,
@@ -169,7 +169,7 @@ impl Worker {
         }
     }
 
-    /// Drops the group after the queued calls.
+    /// Records that this rank has dropped the group, after the queued calls.
     pub(super) fn end_group(&self, members: Arc<Members>) {
         let job = move |engine: &mut dyn Engine| {
             engine.end(&members);
@@ -183,7 +183,8 @@ impl Worker {
     pub(super) fn close(&self) {
         let mut streams = self.streams.lock();
         for (_, stream) in std::mem::take(&mut *streams) {
-            // The guard also runs if the job is dropped because the rank's thread has ended.
+            // If the rank's thread has ended, the job is dropped, and the guard runs in this case,
+            // too.
             let left = scopeguard::guard(stream, |stream| stream.leave());
             let job = move |_: &mut dyn Engine| {
                 drop(left);

@@ -1,5 +1,4 @@
-//! The direction of a product of derivatives, which factorizations in the differentiated function
-//! read.
+//! The direction of `jvp` and `hvp`. Factorizations in the differentiated function read it.
 
 use super::parameters::{Parameters, ZipArrays};
 use super::tape::Tape;
@@ -7,8 +6,9 @@ use crate::array::{AnyArray, Array, Float};
 use crate::error::Result;
 use crate::ops::derivatives::{DirectionGuard, constant};
 
-/// Sets the direction of a product of derivatives, until the guard drops. If `vector` does not fit
-/// the parameters, sets no direction. The caller then returns the error after the call of the
+/// Sets the direction of a directional derivative, until the guard drops. If the structures of
+/// `vector` and the parameters differ, sets no direction. If only the shapes of two arrays differ,
+/// skips these arrays. The caller itself checks both, after it has called the differentiated
 /// function.
 pub(super) fn begin<P: Parameters>(
     parameters: &mut P,

@@ -1,5 +1,5 @@
-//! Tests that processors with and without AVX2 compute nearly equal results, in forward and
-//! backward passes.
+//! Tests that the code for processors with AVX2, and the code for processors without AVX2, compute
+//! nearly equal results.
 
 use half::{bf16, f16};
 use ndarray::s;
@@ -11,7 +11,8 @@ use crate::{
 };
 use cachescope_kernels::vector::IS_BASELINE;
 
-/// A shape with too few elements for several threads. Its rows are not whole vectors.
+/// A shape with too few elements for several threads. The length of a row is not a multiple of a
+/// vector register's length.
 const SHAPE: [usize; 2] = [37, 83];
 
 /// The results of operations, each with its name.
@@ -137,9 +138,9 @@ fn of_complex<T: Number>() -> Outcomes {
     results
 }
 
-/// Checks that processors with and without AVX2 compute nearly equal results. The two versions
-/// round sums at different steps. Results may differ by `epsilon` times the largest absolute value,
-/// or by `epsilon` if this value is below 1.
+/// Checks that the code with AVX2 and the code without AVX2 compute nearly equal results. The two
+/// versions of the code round sums at different steps. Results may differ by `epsilon` times the
+/// largest absolute value, or by `epsilon` if this value is below 1.
 fn check(epsilon: f64, results: fn() -> Outcomes) {
     let best = results();
     IS_BASELINE.set(true);

@@ -18,16 +18,17 @@ use crate::sync::OfThisThread;
 /// gradients are computed from. If the saved arrays exceed the budget, the arrays with the least
 /// recomputation time per byte are released. The backward pass recomputes the released arrays, and
 /// also the released arrays that they depend on (Kirisame et al. 2021, "Dynamic Tensor
-/// Rematerialization"). Functions and norms are released before softmax, softmax before products,
-/// and products before convolutions. Random numbers are drawn again from their counters. The
-/// gradients are bitwise equal to gradients without a budget.
+/// Rematerialization"). The results of elementwise functions and norms are released before the
+/// results of softmax. Then follow matrix products, and last convolutions. Random numbers are drawn
+/// again from their counters. The gradients are bitwise equal to gradients without a budget.
 ///
 /// The budget counts each array that an operation saves, even if the program holds the array as
 /// well. It counts intermediate values, and constants such as a batch or a mask. It does not count
 /// parameters, gradients, and the working memory of an operation in the backward pass. If the
 /// program writes to a saved array in place, the saved values do not change. Budgets nest: the
 /// smallest budget applies. In a scope under [`Bump`](crate::Policy::Bump), a released block is not
-/// reused before the scope exits. In this scope, a budget raises the reserved memory.
+/// reused before the scope exits. In such a scope, a budget raises the reserved memory, because
+/// recomputed arrays need additional blocks.
 /// # Examples
 ///
 /// ```
@@ -72,7 +73,7 @@ pub fn activation_budget(bytes: u64) -> BudgetGuard {
 #[derive(Debug)]
 pub struct BudgetGuard {
     budget: Rc<Budget>,
-    /// Marker that keeps the guard on its thread.
+    /// Marker that makes the guard `!Send`.
     thread: OfThisThread,
 }
 
@@ -115,7 +116,7 @@ impl Drop for BudgetGuard {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BudgetReport {
-    /// The budget.
+    /// The limit of the saved bytes.
     pub budget_bytes: u64,
     /// The maximum of the saved bytes, measured after each operation.
     pub saved_bytes: u64,

@@ -10,7 +10,7 @@ use crate::error::Result;
 ///
 /// # Examples
 ///
-/// Lists the names of buffers, as [`files`](super::files) write them:
+/// Lists the names of buffers, as [`files`](super::files) writes them:
 ///
 /// ```
 /// use std::fmt::Display;
@@ -57,8 +57,8 @@ pub trait MapBuffers {
     /// The errors of the implementation.
     fn map<T: AnyElement>(&mut self, buffer: &Array<T>) -> Result<Option<Array<T>>>;
 
-    /// Enters a part of the structure, like [`MapArrays::enter`](super::MapArrays::enter). The last
-    /// part of a buffer's path is the buffer itself.
+    /// Enters a part of the structure, like [`MapArrays::enter`](super::MapArrays::enter). A buffer
+    /// itself is also a part, which is entered with the buffer's name.
     ///
     /// # Examples
     ///

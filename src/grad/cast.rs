@@ -8,13 +8,13 @@ use crate::error::Result;
 /// precision.
 ///
 /// `#[derive(CastParameters)]` implements this trait beside `#[derive(Parameters)]`, for a `struct`
-/// with one type parameter, the type of its elements. A field is cloned if its type does not name
-/// the type parameter, or if it is marked `#[parameters(skip)]`.
+/// with one type parameter, the type of its elements. A field whose type does not name the type
+/// parameter is cloned. A field marked `#[parameters(skip)]` is also cloned.
 ///
 /// # Examples
 ///
 /// The parameters, their gradients and the optimizer's states are `f32`. The network computes in
-/// `bf16`, and saves `bf16` for the backward pass:
+/// `bf16`, and saves arrays of `bf16` for the backward pass:
 ///
 /// ```
 /// use cachescope::grad::optim::AdamW;

@@ -79,15 +79,15 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 ///   `y.item()?` are new constants;
 /// - indices and truth values, which `argmax` and `gt` return, and values computed from them.
 ///
-/// A function of slope zero, such as `floor`, passes zeros, and [`stop_gradient`] makes a constant
-/// on purpose. If the parameters reach the value only through functions of slope zero or constants,
-/// the gradients are zeros, without an error. A structure without parameters is not an error,
-/// either.
+/// A function of slope zero, such as `floor`, passes gradients of zero, and [`stop_gradient`] makes
+/// a constant on purpose. If the parameters reach the value only through functions of slope zero or
+/// constants, the gradients are zeros, without an error. A structure without parameters is not an
+/// error, either.
 ///
 /// Calls nest to any depth, also with [`jvp`](super::jvp) and [`hvp`](super::hvp). The outer call
 /// differentiates the value and the gradients that the inner call returns, with respect to the
-/// outer parameters. The operations of the inner backward pass stay in memory until the outer
-/// backward pass has processed them.
+/// outer parameters. The saved values of the inner backward pass stay in memory until the outer
+/// backward pass has used them.
 ///
 /// # Examples
 ///
@@ -234,7 +234,7 @@ thread_local! {
 #[derive(Debug)]
 pub struct AnomalyGuard {
     did: bool,
-    /// Marker that keeps the guard on its thread.
+    /// Marker that makes the guard `!Send`.
     thread: OfThisThread,
 }
 

@@ -34,8 +34,8 @@
 //! of any length is one step. Its gradients are again expressions, evaluated in one pass, which
 //! recomputes the values of the forward pass in registers. Therefore only evaluated values are
 //! stored, and only if a gradient is computed from them. The backward pass frees stored values as
-//! early as possible. Views store nothing: the gradient of a view is added to its part of the whole
-//! gradient.
+//! early as possible. Views store nothing: the gradient of a view is added to the part of the
+//! array's gradient that the view covers.
 //!
 //! Parameters and the value are floats; intermediate values may be complex. As in PyTorch, the
 //! gradient for x + i y is ∂/∂x + i ∂/∂y. For a complex parameter, combine two float parameters by

@@ -95,8 +95,8 @@ pub trait Parameters: Sized {
     ///
     /// # Errors
     ///
-    /// The first error of `zip`, and [`InvalidArgument`](crate::ErrorKind::InvalidArgument)
-    /// if the structures differ in their lengths or options.
+    /// The first error of `zip`, and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the
+    /// structures differ in the length of a `Vec`, or in an `Option` that only one of them has.
     #[track_caller]
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()>;
 

@@ -1,9 +1,11 @@
 //! Products of derivatives with vectors.
 //!
-//! A backward pass may itself be tracked. Therefore `hvp` runs two backward passes, and `jvp` is
-//! the gradient of gradients that are linear in their seed. Gradients, `jvp` and `hvp` use one
-//! table of rules. The cost is memory, because the first backward pass frees nothing. A rule that
-//! saves values other than operands and results rejects second derivatives.
+//! A backward pass may itself be tracked, so that its gradients can be differentiated by a second
+//! backward pass. `hvp` differentiates them with respect to the parameters. `jvp` differentiates
+//! them with respect to their cotangents, in which they are linear. Therefore gradients, `jvp` and
+//! `hvp` use one table of derivative rules. The disadvantage is memory, because the first backward
+//! pass frees nothing. A rule that saves values other than operands and results rejects second
+//! derivatives.
 
 use super::loss::Loss;
 use super::parameters::{Parameters, ZipArrays};
@@ -76,7 +78,7 @@ pub fn jvp<P: Parameters, T: Float>(
     };
     let gradients = tracked_backward(vec![(to_value, cotangents)], tape.first_step)?;
     let seeds = DirectionalSeeds::of(parameters, tangents, (gradients, &tape.variables))?;
-    // Only the steps of the backward pass read the cotangents.
+    // Only the steps of the first backward pass, from `forward_length` on, read the cotangents.
     let mut products = tape.backward(seeds, forward_length)?;
     let product = of_cotangents.map(|own| products.take(own));
     let product = match product.transpose()?.flatten() {
@@ -90,8 +92,8 @@ pub fn jvp<P: Parameters, T: Float>(
 /// `vector`. The product is the derivative of the gradient in the direction `vector` (Pearlmutter
 /// 1994).
 ///
-/// The product is the gradient of the gradient's product with `vector`. The memory of the first
-/// backward pass is kept for the second backward pass.
+/// The product is the gradient of the gradient's product with `vector`. The first backward pass
+/// frees no saved values, because the second backward pass needs them.
 ///
 /// # Examples
 ///

@@ -88,8 +88,8 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
         variables: &tape.variables,
         numbers: order_of_gradients(&tape.variables),
     };
-    // This is not in a closure, because an error in a closure would report the closure as the
-    // caller.
+    // The `match` is not an `and_then`, because an error in a closure would report the closure as
+    // the caller.
     let stepped = match see(optimizer, order) {
         Ok(placer) => step_all(parameters, (optimizer, failed), (&loss, &tape), placer),
         Err(error) => Err(error),

@@ -22,9 +22,9 @@ use crate::ops::order::warn;
 use crate::sync::OfThisThread;
 
 /// A record of the operations that compute values from variables on this thread. It lasts from
-/// [`begin`](Self::begin) to [`gradients`](Self::gradients) or the drop. Use it if the computation
-/// of a program is not one function. [`value_and_grad`](super::value_and_grad) is a tape around a
-/// call.
+/// [`begin`](Self::begin) to [`gradients`](Self::gradients) or the drop. If the computation of a
+/// program is not one function, use a tape. [`value_and_grad`](super::value_and_grad) is a tape
+/// around a call.
 ///
 /// # Examples
 ///
@@ -40,7 +40,7 @@ use crate::sync::OfThisThread;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 ///
-/// A tape stays on its thread:
+/// A tape is not `Send`:
 ///
 /// ```compile_fail,E0277
 /// let tape = cachescope::grad::Tape::begin().unwrap();
@@ -60,7 +60,7 @@ pub struct Tape {
     _first_run: Option<FirstRun>,
     /// The guard of the thread's tape; `None` for a part of an outer function's tape.
     _guard: Option<TapeGuard>,
-    /// Marker that keeps the tape on its thread.
+    /// Marker that makes the tape `!Send`.
     thread: OfThisThread,
 }
 
@@ -203,9 +203,9 @@ impl Tape {
     /// Returns the value of `loss`, and its gradient for each of `variables`. The gradients are in
     /// a structure of the type of `variables`. Ends the tape.
     ///
-    /// If a variable does not reach the loss, its gradient is zeros, provided that another variable
-    /// of the tape reaches the loss. [`value_and_grad`](super::value_and_grad) lists the
-    /// computations that no gradient passes through.
+    /// If only some variables of the tape reach the loss, the gradients of the other variables are
+    /// zeros. [`value_and_grad`](super::value_and_grad) lists the computations that no gradient
+    /// passes through.
     ///
     /// # Examples
     ///
@@ -290,8 +290,8 @@ impl Tape {
         Ok((self.result(&loss), gradients.at_caller()?))
     }
 
-    /// Warns if only some variables reach the loss. Without the warning, the other variables would
-    /// silently keep their values.
+    /// If only some variables reach the loss, prints a warning. Without the warning, training would
+    /// silently leave the other variables unchanged.
     #[track_caller]
     fn warn_of_unread(&self, gradients: &Gradients) {
         let unread =
@@ -317,7 +317,8 @@ impl Tape {
     }
 
     /// Returns an error if no variable reaches the loss. If the program read a variable and made a
-    /// constant on purpose, the loss may be intended, and no error is returned.
+    /// constant on purpose, for example by `stop_gradient`, the loss may be intended. In this case,
+    /// returns no error.
     #[track_caller]
     pub(super) fn check_reached<T: Float>(&self, loss: &Array<T>) -> Result<()> {
         if tracked(loss.buffer())?.is_some() {

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// The contractions that are separate words.
 const SHORT: [&str; 7] = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
 
-/// The tokens of `vocab.json` and `merges.txt`.
+/// The tokenizer that `vocab.json` and `merges.txt` describe.
 #[derive(Debug)]
 pub struct Tokens {
     numbers: HashMap<String, i64>,

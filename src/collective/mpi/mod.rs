@@ -5,7 +5,8 @@
 //!
 //! MPI gets device memory for calls that transfer bytes unchanged. For reductions, MPI gets host
 //! memory, because the host reduces in the order of the ranks. `send` returns before the peer
-//! receives, so `send` copies the data. The copy is in host memory, which is larger.
+//! receives, so `send` copies the data. The copy is in host memory, which is larger than device
+//! memory.
 
 #[cfg(not(feature = "mpi"))]
 mod disabled;

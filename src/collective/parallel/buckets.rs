@@ -281,8 +281,8 @@ impl Buckets {
     }
 }
 
-/// Allocates a bucket, outside of every cache if `outlives_pass`. Only the padding behind the
-/// gradients is zeroed: gradients are written before the bucket is read.
+/// Allocates a bucket. If `outlives_pass`, allocates it outside of every cache. Only the padding
+/// behind the gradients is zeroed: gradients are written before the bucket is read.
 #[track_caller]
 fn fresh<T: Float>(shape: &BucketShape, device: &Device, outlives_pass: bool) -> Result<Array<T>> {
     let length = Shape::from(shape.length);

@@ -37,8 +37,8 @@ const FIRST_BUCKET_BYTES: usize = 1 << 20;
 /// over the ranks. Each rank computes `function` for its own part of the batch. The results are the
 /// value and the gradients of the mean of the ranks' functions.
 ///
-/// Equivalent to [`DataParallel::value_and_grad`], with the same requirements. In a loop, reuse one
-/// [`DataParallel`], which saves a message in each step.
+/// Equals a call of [`DataParallel::value_and_grad`] on a new [`DataParallel`]. In a loop, reuse
+/// one [`DataParallel`], which saves a message in each step.
 ///
 /// # Examples
 ///
@@ -192,7 +192,7 @@ impl DataParallel {
         &self.group
     }
 
-    /// Copies the parameters of rank 0 to all ranks, for the start of a training.
+    /// Copies the parameters of rank 0 to all ranks. Call this method before the first step.
     ///
     /// # Examples
     ///
@@ -352,7 +352,7 @@ impl DataParallel {
         }
         let likes = handles(parameters)?;
         let mut own = map_erased(parameters, Ok)?;
-        // This is not in a closure, because an error in a closure would report the closure as the
+        // The `match` is not a `map`, because an error in a closure would report the closure as the
         // caller.
         let accumulated = match self.accumulated.take() {
             Some(accumulated) => Some(accumulated.resumed(layout.as_ref())?),
@@ -453,7 +453,7 @@ struct GradientSlots {
     buckets: SharedBuckets,
     /// The tape's variable of each parameter.
     variables: Vec<u32>,
-    /// The parameters.
+    /// The parameters. Their gradients have equal types and shapes.
     likes: Vec<AnyArray>,
 }
 

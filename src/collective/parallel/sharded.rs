@@ -206,7 +206,7 @@ impl<O: Stateful> Sharded<O> {
     fn see_norm(&mut self, buckets: &Buckets) -> Result<()> {
         if self.optimizer.needs_norm() {
             let norms = self.group.all_gather(&buckets.norm()?)?;
-            // The optimizer may keep the norm after the scope.
+            // The optimizer may hold the norm after the scope has exited.
             let _outside = enter_uncached();
             self.optimizer.set_norm(&norms.norm()?);
         }
@@ -316,9 +316,10 @@ impl<O: Stateful> Sharded<O> {
         Ok(OptimizerState { steps, arrays })
     }
 
-    /// Restores a state of equal parameters, made with any number of ranks. Before the first step,
-    /// the optimizer stores handles of the state's arrays until the first step. Inside of a scope,
-    /// it stores copies instead, outside of every cache.
+    /// Restores a state of parameters with equal names, types and shapes. The state may be from any
+    /// number of ranks. Before the first step, the optimizer only stores handles of the state's
+    /// arrays. The first step then restores the state. Inside of a scope, it stores copies instead
+    /// of handles, outside of every cache.
     ///
     /// # Examples
     ///
@@ -341,8 +342,8 @@ impl<O: Stateful> Sharded<O> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the state is of another kind of
-    /// optimizer, or if its number of steps is not a whole number.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the state does not have the optimizer's
+    /// [number of states](Stateful::states), or if its number of steps is not whole.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument), with the name of a parameter, if the state
     /// is of other parameters. Before the first step, the parameters are unknown, so that the first
     /// step returns this error.

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use rendezvous::{Message, RankSlot, Rendezvous, WaitLimit};
 
-/// A rank of a world of threads.
+/// The engine of a rank that is a thread.
 #[derive(Debug)]
 pub(super) struct ThreadEngine {
     rendezvous: Arc<Rendezvous>,

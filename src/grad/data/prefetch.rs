@@ -71,7 +71,8 @@ impl<T: Send + 'static> Prefetch<T> {
         let stream = device.new_stream()?;
         let generator = split_thread_generator();
         // The channel's capacity is `ahead - 1`, because the thread itself holds one more batch.
-        // The limit is needed because the channel allocates its memory at the start.
+        // `MOST_AHEAD` limits the capacity, because the channel allocates all its slots at the
+        // start.
         let (sender, receiver) = sync_channel(ahead.clamp(1, MOST_AHEAD) - 1);
         let prepare = move || {
             let (_device, _stream) = (device.enter(), stream.enter());

@@ -93,8 +93,8 @@ impl Sampler {
         Self { rank, size, ..self }
     }
 
-    /// Returns an error for a batch that does not divide among the ranks. The mean over the ranks
-    /// would differ from the mean over the batch.
+    /// Returns an error for a batch that does not divide evenly among the ranks. With parts of
+    /// different sizes, the mean of the ranks' means would differ from the mean over the batch.
     #[track_caller]
     pub(crate) fn check(&self) -> Result<()> {
         let Self {

@@ -116,8 +116,8 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 /// warns once for each calling line. A file may also lack `num_batches_tracked`, like files of old
 /// versions of PyTorch.
 ///
-/// The types and shapes in the file are compared before an array is read. Therefore `load` never
-/// requests more memory than the arrays of `like` use.
+/// The types and shapes in the file are compared with `like` before an array is read. Therefore
+/// `load` never requests more memory than the arrays of `like` use.
 ///
 /// # Examples
 ///

@@ -29,7 +29,8 @@ use crate::sorting::sort_descending;
 /// The maximum length of a header in the format.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// The size of the header's length, in bytes, and the alignment of the first array.
+/// The size in bytes of the field that contains the header's length, and the alignment of the first
+/// array.
 const LENGTH_BYTES: u64 = 8;
 
 /// A name that the format reserves.

@@ -146,7 +146,8 @@ impl<S: ArraySource> MapArrays for StructureReader<S> {
         self.source.read(self.place.name(), like.device(), shape)
     }
 
-    /// Reads a state. A file may contain the state in the type of its parameter.
+    /// Reads an optimizer state. A file may contain the state in the parameter's type `T` instead
+    /// of its accumulation type.
     fn map_state<T: Float>(&mut self, like: &Array<T::Computed>) -> Result<Array<T::Computed>> {
         let (device, shape) = (like.device(), like.layout().shape());
         let read = self.source.read(self.place.name(), device, shape);
@@ -180,7 +181,8 @@ impl<S: ArraySource> MapBuffers for StructureReader<S> {
     follow_place!();
 }
 
-/// Reads a buffer. Floats are converted, because PyTorch's statistics have the parameters' type.
+/// Reads a buffer. If the file's float type differs from `T`, the elements are converted. PyTorch
+/// stores running statistics in the parameters' type.
 fn read_buffer<T: AnyElement>(
     source: &mut impl ArraySource,
     name: &str,

@@ -158,8 +158,8 @@ impl<T: Float> BatchNorm<T> {
     }
 }
 
-/// This implementation is hand-written, because PyTorch's buffer names do not contain the name of a
-/// field.
+/// This implementation is hand-written, because a derived implementation would add the name of the
+/// field `statistics` to the buffers' names. PyTorch's names do not contain it.
 impl<T: Float> Parameters for BatchNorm<T> {
     fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self> {
         map.enter(&"weight");

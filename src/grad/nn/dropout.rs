@@ -125,7 +125,8 @@ fn to_limit(x: &AnyArray, probability: f64) -> Result<AnyArray> {
     dropped.cast(x.dtype).eval()
 }
 
-/// Drops whole parts of `x`. A part has one index of the first `axes` axes.
+/// Drops whole parts of `x`. A part consists of the elements at one index along the first `axes`
+/// axes.
 #[track_caller]
 fn of_leading_axes<T: Float>(x: &Array<T>, axes: usize, probability: f64) -> Result<Array<T>> {
     if probability == 0.0 {
@@ -145,7 +146,7 @@ fn of_leading_axes<T: Float>(x: &Array<T>, axes: usize, probability: f64) -> Res
 /// round the factor 1 / (1 − probability).
 #[track_caller]
 fn masked_narrow(x: &AnyArray, shape: Shape, probability: f64) -> Result<AnyArray> {
-    // These are the draws of `dropout_mask`, so that a seed drops equal elements in all types.
+    // `dropout_mask` draws equal numbers, so that a seed drops equal elements in all types.
     let is_dropped = Array::bernoulli(probability, shape)?;
     // At a probability of 1, all elements are dropped, and the factor is not defined.
     let factor = if probability == 1.0 {

@@ -81,8 +81,8 @@ fn is_narrow(dtype: DType) -> bool {
     dtype != dtype.computed_in()
 }
 
-/// Returns the bias as an addend of sums of elements of `dtype`, if it must be added before the
-/// sums are rounded.
+/// If sums of elements of `dtype` are rounded, returns the bias, which must be added before the
+/// rounding. Otherwise, returns `None`.
 fn addend<T: Float>(dtype: DType, bias: &Array<T>) -> Option<&AnyArray> {
     is_narrow(dtype).then(|| bias.erased())
 }

@@ -201,8 +201,9 @@ impl<T: Float> GroupNorm<T> {
 }
 
 /// Returns the mean of `x` along `axes`, the difference of each element from the mean, and the
-/// biased variance. `x` has the accumulation type. The gradient of `x` is a sum of terms that
-/// cancel. It is rounded only once, where `x` was converted.
+/// biased variance. `x` has the accumulation type, because the gradient of `x` is a sum of terms
+/// that cancel. This gradient is rounded only once, by the gradient of the caller's conversion of
+/// `x`.
 #[track_caller]
 pub(super) fn centred(x: &AnyArray, axes: &[isize]) -> Result<[AnyArray; 3]> {
     let mean = x.lazy().mean_keepdims(axes)?;

@@ -20,11 +20,11 @@ use crate::ops::concat;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
-    /// The lengths of a window.
+    /// The numbers of rows and columns of a window.
     pub size: [usize; 2],
     /// The distance from one window to the next.
     pub stride: [usize; 2],
-    /// The rows and columns beyond each edge, at most half of a window.
+    /// The numbers of rows and columns that are added at each edge, at most half of a window.
     pub padding: [usize; 2],
     /// True if the padding of a window counts as zeros in its mean, like PyTorch's
     /// `count_include_pad`.

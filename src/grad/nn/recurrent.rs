@@ -8,11 +8,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
 use crate::ops::{concat, eval, stack};
 
-/// A gated recurrent unit (Cho et al. 2014). As in PyTorch, the reset gate multiplies the sum of
-/// the state's product and its bias.
+/// A gated recurrent unit (Cho et al. 2014). As in PyTorch, the state is multiplied by its weight,
+/// and its bias is added, before the reset gate multiplies the sum.
 ///
 /// A step is a matrix product and one expression, which computes all gates and the new state. The
-/// inputs of all steps are multiplied in one product.
+/// inputs of all steps are multiplied by their weight in one product.
 ///
 /// In `f16` and `bf16`, a step is computed in `f32`, and the new state is rounded once. The
 /// products with the inputs are `f32`. To save memory, they are computed for 256 rows at a time.
@@ -115,8 +115,8 @@ pub type LstmState<T> = (Array<T>, Array<T>);
 /// A layer of long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 ///
 /// A step is a matrix product and one pass, which computes all gates, the new cell and the new
-/// state. The inputs of all steps are multiplied in one product. `f16` and `bf16` are computed as
-/// in a [`Gru`].
+/// state. The inputs of all steps are multiplied by their weight in one product. `f16` and `bf16`
+/// are computed as in a [`Gru`].
 #[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Lstm<T: Float = f32> {

@@ -7,7 +7,7 @@ use crate::ops::{concat, eval, stack};
 
 /// A rotary position embedding (Su et al. 2021). It rotates each pair of elements of queries and
 /// keys by an angle proportional to the position. Therefore the products of queries and keys depend
-/// only on distances.
+/// only on the distances between their positions.
 ///
 /// It has no parameters. The angles are computed in `f64`, and pairs of `f16` and `bf16` are
 /// rotated in `f32`.
@@ -98,7 +98,8 @@ impl Rotary {
         }
     }
 
-    /// Returns the cosines and sines of all positions and pairs, of shape `[length, half]`.
+    /// Returns the cosines and the sines of the angles, each of shape `[length, half]`. A row is
+    /// for a position, a column for a pair.
     #[track_caller]
     fn turns<T: Float>(
         &self,

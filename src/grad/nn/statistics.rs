@@ -14,7 +14,7 @@ use crate::ops::derivatives::constant;
 /// otherwise `f32`. Clones share the statistics, so that a forward pass with tracked parameters
 /// updates the layer's own statistics. A layer that was [converted](CastParameters::cast) updates
 /// and reads the statistics of its source layer. If the accumulation types of the two layers
-/// differ, the converted layer has rounded copies of the statistics.
+/// differ, the converted layer also stores rounded copies of the statistics.
 ///
 /// The statistics are allocated outside of every cache.
 #[derive(Clone, Debug)]

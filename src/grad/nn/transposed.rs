@@ -25,7 +25,7 @@ pub struct ConvTranspose2d<T: Float = f32> {
     pub options: ConvOptions,
     /// Additional rows and columns at the end of the result, fewer than the stride or the dilation
     /// (default: 0). A strided convolution has one result size for several input sizes. This field
-    /// selects one of the input sizes.
+    /// selects which of these input sizes the transposed convolution returns.
     #[parameters(skip)]
     pub output_padding: [usize; 2],
 }

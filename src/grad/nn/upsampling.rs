@@ -86,9 +86,9 @@ fn along<T: Float>(
     interpolated(near.erased(), far.erased(), &shares).map(Array::from_erased)
 }
 
-/// Returns the neighbours of element `place` of `length` elements, among `own` elements on an
-/// equally long line. The position is computed from whole numbers, so that an element at exactly
-/// this position is found.
+/// Returns the two input elements between which output element `place` is interpolated. The input
+/// has `own` elements, and the output `length`. The position is computed in integers, so that an
+/// input element at exactly this position is found.
 fn arms(place: usize, own: usize, length: usize) -> Arms {
     let [place, own, length] = [place, own, length].map(|number| number as i128);
     let last = 2 * length * (own - 1);
@@ -97,7 +97,7 @@ fn arms(place: usize, own: usize, length: usize) -> Arms {
     Arms::at(before as usize, rest as f64 / (2 * length) as f64)
 }
 
-/// Returns the shape of `length` numbers along one of the last two axes.
+/// Returns a shape of `length` numbers that broadcasts along `axis`, one of the last two axes.
 fn count_shape(axis: isize, length: usize) -> Shape {
     match axis {
         -2 => [length, 1].into(),

@@ -34,7 +34,7 @@ use crate::grad::{Loss, Parameters, value_and_grad};
 /// ```
 #[derive(Debug)]
 pub struct Accumulated<P> {
-    /// The sum. A narrow array of the sum has only the shape: its elements are in `wide`.
+    /// The sum. For a narrow array, `sum` has only the shape, and the elements are in `wide`.
     sum: Option<P>,
     wide: WideArrays,
     parts: usize,
@@ -136,8 +136,7 @@ impl<P: Parameters> Accumulated<P> {
         self.take(1.0 / self.parts as f64)
     }
 
-    /// Returns the sum of the gradients of all parts, which PyTorch accumulates, and empties the
-    /// sum.
+    /// Returns the sum of the gradients of all parts, as PyTorch accumulates it. Empties the sum.
     ///
     /// # Examples
     ///

@@ -10,7 +10,7 @@ use crate::ops::update;
 /// The decay rates of the means of gradients and of their squares, as in the paper.
 const BETAS: [f64; 2] = [0.9, 0.999];
 
-/// The term that keeps a divisor above 0, as in the paper.
+/// The term ε that keeps the divisor of a step above 0, as in the paper.
 const EPSILON: f64 = 1e-8;
 
 /// Adam (Kingma and Ba 2015, algorithm 1), with the bias corrections.
@@ -166,9 +166,9 @@ macro_rules! adam {
                 self
             }
 
-            /// Writes the field `rate`, and the steps of a state that was set, to the device of the
-            /// parameters. The next launch of a captured step reads the written values. Does
-            /// nothing before the first step, or if the optimizer is not
+            /// Writes the field `rate` to the device of the parameters. If a state was restored,
+            /// also writes its number of steps. The next launch of a captured step reads the
+            /// written values. Does nothing before the first step, or if the optimizer is not
             /// [`capturable`](Self::capturable).
             ///
             /// # Examples
@@ -301,7 +301,7 @@ impl Step {
     ) -> Result<()> {
         let mean = means.writable(subject, own)?;
         let square = squares.writable(subject, own)?;
-        // The number of steps may exceed the exponents of `powi`.
+        // The number of steps may exceed `i32`, the type of `powi`'s exponent.
         let number = self.number as f64;
         let corrections = self.betas.map(|beta| 1.0 - beta.powf(number));
         let of = |value: f64| <T::Computed as AnyElement>::from_f64(value);

@@ -13,8 +13,9 @@ use crate::grad::{MapArrays, ParameterPath, Parameters, ZipArrays};
 /// better than the final parameters.
 ///
 /// Like the states of an optimizer, the average is allocated outside of every cache. The average of
-/// parameters in `f16` and `bf16` is stored in `f32`. Its changes are smaller than the spacing of
-/// `f16` and `bf16`. For these types, [`parameters`](Self::parameters) returns a rounded copy.
+/// parameters in `f16` and `bf16` is stored in `f32`. In `f16` and `bf16`, most updates would be
+/// lost, because they are smaller than the spacing of the type. For these types,
+/// [`parameters`](Self::parameters) returns a rounded copy.
 ///
 /// # Examples
 ///

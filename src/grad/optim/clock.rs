@@ -71,7 +71,8 @@ impl Clock {
         Ok(Some(counted - u64::from(self.is_abandoned)))
     }
 
-    /// Writes the rate to the device, if it differs, and a number of steps, if it was set.
+    /// Writes the rate to the device, if it differs from the written rate. Also writes the number
+    /// of steps that [`set_steps`](Self::set_steps) set, if any.
     #[track_caller]
     pub(super) fn write(&mut self, rate: f64) -> Result<()> {
         let Some(arrays) = &mut self.arrays else {

@@ -11,7 +11,8 @@ use crate::grad::{Optimizer, Parameters};
 ///
 /// All groups have optimizers of one type, with different settings. The state has the form of a
 /// single optimizer's state, so that a saved state can be restored with other groups. Groups cannot
-/// be used in `collective::Sharded`, whose parts of buckets cross the bounds of parameters.
+/// be used in `collective::Sharded`, where a rank updates a slice of a bucket. This slice contains
+/// elements of several parameters.
 ///
 /// # Examples
 ///
@@ -92,8 +93,8 @@ impl<O: Stateful> Groups<O> {
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter is chosen, or if the
     /// optimizer's number of states or steps differs from the first group.
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the optimizer has a
-    /// [scale](super::LossScaled): write `LossScaled::new(groups)` instead.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the optimizer [scales](super::LossScaled)
+    /// the loss: write `LossScaled::new(groups)` instead.
     #[track_caller]
     pub fn with(mut self, optimizer: O, chooses: impl Fn(&str) -> bool) -> Result<Self> {
         let first = &self.groups[0];
@@ -208,8 +209,8 @@ impl<O: Stateful> Optimizer for Groups<O> {
     /// Checks all groups, so that no parameter changes if the settings of any group are invalid.
     #[track_caller]
     fn check_settings(&self) -> Result<()> {
-        // This is not in a closure, because an error in a closure would report the closure as the
-        // caller.
+        // The loop does not call `try_for_each`, because an error in a closure would report the
+        // closure as the caller.
         for own in &self.groups {
             own.check_settings()?;
         }
@@ -242,7 +243,8 @@ impl<O: Stateful> Stateful for Groups<O> {
 
     #[track_caller]
     fn read_steps(&mut self) -> Result<u64> {
-        // A group without parameters has no clock on the device.
+        // A group without parameters does not count the launches of captured steps, so its number
+        // may be too low.
         let mut most = 0;
         for own in &mut self.groups {
             most = most.max(own.read_steps()?);

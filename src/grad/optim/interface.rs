@@ -6,9 +6,9 @@ use crate::array::{Array, Float};
 use crate::error::Result;
 use crate::grad::parameters::Parameters;
 
-/// A function that receives each parameter and its gradient, and usually updates the parameter. A
-/// program can also implement this trait to read gradients, or to send them elsewhere. The
-/// implementation then passes the gradients to its own optimizer.
+/// A receiver of each parameter and its gradient, which usually updates the parameter. A program
+/// can also implement this trait to read gradients, or to send them elsewhere. Such an
+/// implementation passes the gradients on to an optimizer that it contains.
 ///
 /// # Examples
 ///
@@ -109,9 +109,8 @@ pub trait Optimizer {
     /// ```
     fn set_norm(&mut self, _norm: &Array<f64>) {}
 
-    /// Returns the factor of the gradients of the next step.
-    /// [`value_and_step`](crate::grad::value_and_step) computes the gradients of this multiple of
-    /// the loss, and returns the loss itself.
+    /// Returns the loss scale of the next step. [`value_and_step`](crate::grad::value_and_step)
+    /// computes the gradients of the loss times this scale, and returns the loss without the scale.
     ///
     /// # Examples
     ///
@@ -238,8 +237,8 @@ pub trait Optimizer {
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a setting outside of its domain.
     /// The message names the setting. A learning rate is from 0 to 3.4e38, and a momentum
-    /// coefficient from 0 to 1. A decay rate of a mean is from 0 to below 1. A weight decay is from
-    /// 0 to 1 over the learning rate.
+    /// coefficient from 0 to 1. A decay rate of a mean is from 0 to below 1. A weight decay is at
+    /// least 0, and its product with the learning rate at most 1.
     #[track_caller]
     fn check_settings(&self) -> Result<()> {
         Ok(())

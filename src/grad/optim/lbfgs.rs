@@ -105,8 +105,8 @@ impl Lbfgs {
         }
     }
 
-    /// Sets the number of iterations of a step. A step also ends after the line search in which the
-    /// evaluations reach 5/4 of this number.
+    /// Sets the maximum number of iterations of a step. After a line search, a step also ends if it
+    /// has evaluated the loss at least 5/4 times this number.
     ///
     /// # Examples
     ///
@@ -184,9 +184,9 @@ impl Lbfgs {
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the rate is not from 0 to 3.4e38,
     /// or if a tolerance is negative or not finite. After this error, no parameter has changed. The
-    /// errors of [`value_and_grad`], after which the parameters have elements from the search.
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the number of elements of the
-    /// parameters differs from earlier steps.
+    /// errors of [`value_and_grad`], after which the parameters have the values at which the line
+    /// search evaluated the loss last. [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the
+    /// number of elements of the parameters differs from earlier steps.
     #[track_caller]
     pub fn step<P: Parameters, L: Loss>(
         &mut self,

@@ -68,9 +68,9 @@ pub struct LossScaled<O> {
     /// The optimizer that updates the parameters.
     pub optimizer: O,
     scale: f64,
-    /// The finite steps until the scale doubles.
+    /// The number of steps with finite gradients until the scale doubles.
     interval: u64,
-    /// The finite steps since the last change of the scale.
+    /// The number of steps with finite gradients since the last change of the scale.
     good_steps: u64,
     skipped_steps: u64,
     present: Present,
@@ -79,8 +79,8 @@ pub struct LossScaled<O> {
 /// The state of the current step.
 #[derive(Debug)]
 enum Present {
-    /// The state before the decision. The norm of the scaled gradients, an array of rank 0, is
-    /// `None` until [`Optimizer::set_norm`].
+    /// The state before [`LossScaled::decide`]. The norm of the scaled gradients, an array of rank
+    /// 0, is `None` until [`Optimizer::set_norm`].
     Open(Option<Array<f64>>),
     /// A step that updates the parameters, with the scale of its gradients.
     Moves(f64),
@@ -88,8 +88,8 @@ enum Present {
 }
 
 impl<O: Optimizer> LossScaled<O> {
-    /// Wraps an optimizer, with a scale of 65536. A step returns an error if the wrapped optimizer
-    /// also scales the loss.
+    /// Wraps an optimizer, with a scale of 65536. If the wrapped optimizer also scales the loss,
+    /// each step returns an error.
     ///
     /// # Examples
     ///
@@ -285,7 +285,7 @@ impl<O: Optimizer> LossScaled<O> {
         self.present = Present::Moves(scale);
         self.optimizer.begin();
         if self.optimizer.needs_norm() {
-            // The optimizer may keep the norm after the scope.
+            // The optimizer may hold the norm after the scope has exited.
             let _outside = enter_uncached();
             self.optimizer
                 .set_norm(&(norm * (1.0 / scale)).eval_unfused()?);

@@ -192,8 +192,8 @@ fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
     if is_tall { x.transpose() } else { Ok(x) }
 }
 
-/// Returns a positive number that prevents a division by 0. No norm of representable elements is
-/// much smaller.
+/// Returns a positive number that prevents a division by 0. A norm above 0 is smaller only if all
+/// elements are subnormal.
 fn least_positive<T: Float>() -> T {
     let least = match T::DTYPE {
         DType::F64 => f64::MIN_POSITIVE,

@@ -1,10 +1,11 @@
 //! Rounded states with their exact elements.
 //!
-//! A state is stored in the [accumulation type](Float::Computed) of its parameter. A structure of
-//! parameters can contain only arrays of the parameter's own type. Therefore, if a state is rounded
-//! to a narrow type, its memory stores the exact elements after the rounded elements. A handle of
-//! this memory has the identity [`ValueId::ROUNDED`]. A clone also has this identity. A write
-//! removes it, because the written elements are exact.
+//! A state is stored in the [accumulation type](Float::Computed) of its parameter. But
+//! `OptimizerState` stores each state in a structure of the parameters' type. The arrays of this
+//! structure have the parameters' own element types. Therefore, if a state is rounded to a narrow
+//! type, its memory stores the exact elements after the rounded elements. A handle of this memory
+//! has the identity [`ValueId::ROUNDED`]. A clone also has this identity. A write to the rounded
+//! elements removes the identity, because the exact elements are then out of date.
 
 use std::fmt::Display;
 

@@ -11,8 +11,8 @@ use crate::grad::place::{follow_place, map_erased};
 use crate::grad::{MapArrays, Optimizer, ParameterPath, Parameters, ZipArrays};
 use crate::ops::derivatives::zeros_like;
 
-/// The state of an optimizer: the number of steps, and one structure of arrays for each state, like
-/// the parameters. It can be saved to a [file](crate::grad::files), beside the parameters.
+/// The state of an optimizer: the number of steps, and for each state one structure of the
+/// parameters' type. It can be saved to a [file](crate::grad::files), beside the parameters.
 ///
 /// A state is stored in the [accumulation type](Float::Computed) of its parameter. If the parameter
 /// is of `f16` or `bf16`, the array in the structure has the rounded elements of the state. The
@@ -127,8 +127,8 @@ pub trait Stateful: Optimizer {
         parameter: &Array<T>,
     ) -> Result<&mut Array<T::Computed>>;
 
-    /// Returns the number of steps, if the optimizer depends on this number. The launches of a
-    /// captured step are not counted: see [`read_steps`](Self::read_steps).
+    /// Returns the number of steps. The launches of a captured step are not counted: see
+    /// [`read_steps`](Self::read_steps).
     ///
     /// # Examples
     ///
@@ -223,7 +223,7 @@ pub trait Stateful: Optimizer {
             .at_caller()
     }
 
-    /// Restores a state of an optimizer with equal parameters. A rejected state leaves the
+    /// Restores a state of parameters with equal types and shapes. A rejected state leaves the
     /// optimizer unchanged.
     ///
     /// # Examples
@@ -246,9 +246,9 @@ pub trait Stateful: Optimizer {
     /// # Errors
     ///
     /// The errors of [`state_of`](Self::state_of). [`InvalidArgument`](ErrorKind::InvalidArgument)
-    /// if the state is of another kind of optimizer, or if its number of steps is not a whole
-    /// number. [`InvalidArgument`](ErrorKind::InvalidArgument), naming the parameter, if an array
-    /// of the state has another shape than its parameter.
+    /// if the state does not have the optimizer's [number of states](Self::states), or if its
+    /// number of steps is not whole. [`InvalidArgument`](ErrorKind::InvalidArgument), naming the
+    /// parameter, if an array of the state has another shape than its parameter.
     #[track_caller]
     fn set_state<P: Parameters>(&mut self, parameters: &P, state: &OptimizerState<P>) -> Result<()>
     where
@@ -289,7 +289,8 @@ fn write<O: Stateful, P: Parameters>(
     parameters: &P,
     state: &OptimizerState<P>,
 ) -> Result<()> {
-    // An assignment may allocate states, too.
+    // An assignment to an array that shares its memory allocates a copy. The copy must be outside
+    // of every cache, too.
     let _outside = enter_uncached();
     check_count(optimizer.states(), state.arrays.len())?;
     let steps = steps_of(&state.steps)?;
@@ -310,7 +311,7 @@ fn write<O: Stateful, P: Parameters>(
     Ok(())
 }
 
-/// Returns an error for states of another kind of optimizer.
+/// Returns an error if an optimizer with `own` states gets `found` states.
 #[track_caller]
 pub(crate) fn check_count(own: usize, found: usize) -> Result<()> {
     if own == found {

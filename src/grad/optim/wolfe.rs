@@ -77,7 +77,7 @@ impl Search<'_> {
         };
         let longest = self.direction.abs().max()?.item()?;
         let mut is_stuck = false;
-        // The better end becomes the first end.
+        // The end with the smaller loss becomes the first end.
         order(&mut bracket);
         while count < MOST {
             let [low, high] = &bracket;

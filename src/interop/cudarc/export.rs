@@ -39,9 +39,9 @@ pub struct ExportedViewMut<'a, T: AnyElement> {
 /// An export in progress: the address, and the stream that orders the uses of the address.
 ///
 /// Between the ordering of the stream and the launch of foreign work, no lock of this crate is
-/// held. Therefore, while an export lives, other threads get an error if they launch a graph that
-/// conflicts with the export. A view stays on its thread, so each launch of this thread is before
-/// or after a use of the view.
+/// held. Therefore, if another thread launches a graph that conflicts with a live export, the
+/// launch returns an error. A view is not `Send`, so this thread launches graphs only before or
+/// after a use of the view.
 struct Export {
     address: CUdeviceptr,
     id: StreamId,
@@ -61,10 +61,10 @@ impl Drop for Export {
 
 impl<T: AnyElement> Array<T> {
     /// Exports the elements to foreign CUDA code that reads them. The reads are ordered on the
-    /// thread's current stream, after all writes of other streams. The view stays on its thread.
-    /// While the view lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that
-    /// writes to the elements. On this thread, do not launch a graph that writes to the elements
-    /// between `builder.arg(&view)` and the launch of the builder.
+    /// thread's current stream, after all writes of other streams. The view is not `Send`. While
+    /// the view lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that writes to
+    /// the elements. On this thread, do not launch a graph that writes to the elements between
+    /// `builder.arg(&view)` and the launch of the builder.
     ///
     /// # Errors
     ///
@@ -99,9 +99,9 @@ impl<T: AnyElement> Array<T> {
 
     /// Exports the elements to foreign CUDA code that reads and writes them. The accesses are
     /// ordered on the thread's current stream, after all accesses of other streams. If other arrays
-    /// or expressions share the memory, this array first gets its own copy. The view stays on its
-    /// thread. While the view lives, other threads cannot launch a [`Graph`](crate::graph::Graph)
-    /// that uses the elements. On this thread, do not launch a graph that uses the elements between
+    /// or expressions share the memory, this array first gets its own copy. The view is not `Send`.
+    /// While the view lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that uses
+    /// the elements. On this thread, do not launch a graph that uses the elements between
     /// `builder.arg(&mut view)` and the launch of the builder.
     ///
     /// # Errors

@@ -53,7 +53,8 @@ impl<T: AnyElement> Array<T> {
             let text = format!("from_cuda_slice: the slice is of another context than {device}");
             return Err(Error::new(ErrorKind::DeviceMismatch, text));
         }
-        // If the slice's context has several streams, cudarc itself orders the uses of the slice.
+        // cudarc itself orders the uses of the slice only if the slice's context has several
+        // streams.
         stream
             .join(slice.stream())
             .map_err(driver_error)

@@ -23,11 +23,11 @@ impl<T: AnyElement> Array<T> {
     /// scope's cache, imports memory, trims or synchronises calls the deleter. The drop of the last
     /// array does not call it. In Python, rename the capsule before the call.
     ///
-    /// The array is on the tensor's device. This is the current device if it has the tensor's kind
-    /// of memory, and otherwise [`Device::host`] or [`Device::cuda`]. Any strides are accepted,
-    /// also negative strides and strides of 0. An array over a read-only tensor is never written in
-    /// place: a write copies first. If no other *array* shares the memory of a writable tensor, a
-    /// write is in place, and changes the producer's elements.
+    /// The array is on the tensor's device. This is the current device if the current device has
+    /// the tensor's kind of memory, and otherwise [`Device::host`] or [`Device::cuda`]. Any strides
+    /// are accepted, also negative strides and strides of 0. An array over a read-only tensor is
+    /// never written in place: a write copies first. If no other *array* shares the memory of a
+    /// writable tensor, a write is in place, and changes the producer's elements.
     ///
     /// # Errors
     ///
@@ -158,7 +158,8 @@ impl<T: AnyElement> Array<T> {
 /// A tensor that is released when its owner drops.
 struct Owned<M: Managed> {
     tensor: NonNull<M>,
-    /// The tensor's own deleter. A tensor without a deleter may end before its memory is released.
+    /// A copy of the tensor's deleter. A tensor without a deleter may be freed before this owner
+    /// drops, so the drop must not read it.
     deleter: Deleter<M>,
 }
 
@@ -196,8 +197,8 @@ impl<M: Managed> Drop for Owned<M> {
 ///
 /// # Safety
 ///
-/// The contract of [`Array::from_dlpack`] must hold. The memory may be written to if `allowed` is a
-/// write.
+/// The contract of [`Array::from_dlpack`] must hold. If `allowed` is a write, the memory may be
+/// written to.
 #[track_caller]
 unsafe fn import<T: AnyElement, M: Managed>(
     operation: &str,

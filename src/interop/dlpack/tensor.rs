@@ -25,7 +25,7 @@ pub type DLDeviceType = i32;
 pub const kDLCPU: DLDeviceType = 1;
 /// Memory of a CUDA device.
 pub const kDLCUDA: DLDeviceType = 2;
-/// Pinned memory of the host, allocated by CUDA.
+/// Page-locked memory of the host, allocated by CUDA.
 pub const kDLCUDAHost: DLDeviceType = 3;
 /// Memory that CUDA moves between the host and devices.
 pub const kDLCUDAManaged: DLDeviceType = 13;

@@ -19,7 +19,8 @@ use crate::error::{Error, ErrorCode, ErrorKind, Result};
 /// The suffix of an entry's name, after the array's name.
 const SUFFIX: &str = ".npy";
 
-/// The size from which an entry needs ZIP64's format.
+/// The size of an array from which its entry is written in ZIP64's format. The format is required
+/// for entries above 4 GiB.
 const LARGE_BYTES: usize = 1 << 31;
 
 /// The highest compression ratio of Deflate: 258 bytes from two bits.

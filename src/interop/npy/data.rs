@@ -58,7 +58,7 @@ pub(super) fn check<T: AnyElement>(
 
 /// Reads the array that `header` describes, from `length` bytes of elements.
 ///
-/// Allocates no memory that these bytes cannot fill, because the header may claim any size.
+/// Allocates no more memory than `length` bytes can fill, because the header may claim any size.
 #[track_caller]
 pub(super) fn read<T: AnyElement>(
     reader: &mut dyn Read,

@@ -106,7 +106,7 @@ fn parse(text: &str, size_bytes: u64) -> Option<Header> {
 struct Parser<'a>(&'a str);
 
 impl<'a> Parser<'a> {
-    /// Skips `word` if the text starts with it.
+    /// If the text starts with `word`, skips it. Otherwise, returns `None`.
     fn skip(&mut self, word: &str) -> Option<()> {
         self.0 = self.0.trim_start().strip_prefix(word)?;
         Some(())

@@ -20,7 +20,7 @@ pub(super) enum Tag {
     Input,
     /// The results of a reduction, in pieces.
     Reduced,
-    /// The header of a message of `send`, with the data if it is small.
+    /// The header of a message of `send`. Small data is sent with the header.
     Message,
     /// The data of a large message, in pieces.
     Body,

@@ -3,7 +3,8 @@
 //! A rank that has waited for a while sends a probe to the ranks that it waits for. If a receiver
 //! of the probe waits itself, it forwards the probe to the ranks that it waits for. If a rank
 //! receives its own probe, there is a deadlock. Each rank on the cycle has confirmed that it has
-//! not reached the call in which its predecessor waits. A waiting rank never reaches another call.
+//! not reached the call in which its predecessor waits. While a rank waits, it reaches no other
+//! call, so that no rank on the cycle can continue.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -113,7 +114,8 @@ mod tests {
     use super::*;
 
     /// Returns the states of three ranks, and the probe of rank 0. Each rank waits for the next
-    /// rank, in the group of its own number.
+    /// rank, in the group of its own number. `arrivals` lists ranks, each with a group whose call
+    /// it has reached before.
     fn waiting(arrivals: &[(usize, u64)]) -> (Vec<DeadlockDetector>, DeadlockProbe) {
         let mut ranks: Vec<DeadlockDetector> =
             (0..3).map(|_| DeadlockDetector::default()).collect();

@@ -179,7 +179,8 @@ impl MpiEngine {
         }
     }
 
-    /// Receives the header of the next message of a world rank, and the data sent with the header.
+    /// Receives the header of the next message from the world rank `from`, and the data sent with
+    /// the header.
     fn receive_header(&mut self, work: &Work, from: usize) -> Result<(MessageHeader, Vec<u64>)> {
         let mut buffer = words(HEADER_BYTES + INLINE);
         let place = (buffer.as_mut_ptr().cast(), HEADER_BYTES + INLINE);

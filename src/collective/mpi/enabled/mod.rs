@@ -33,7 +33,7 @@ use transfer::Transfer;
 
 pub(super) use world::world;
 
-/// A rank of MPI's world.
+/// The engine of a rank that is an MPI process.
 #[derive(Debug)]
 struct MpiEngine {
     comm: Comm,
@@ -267,7 +267,8 @@ impl Engine for MpiEngine {
 
 impl Drop for MpiEngine {
     fn drop(&mut self) {
-        // This call has an effect only after a panic before `close`.
+        // After `close`, this call has no effect. It has an effect only if a panic prevented
+        // `close`.
         self.shutdown.set(Err(is_over("the end")));
         self.peers.abandon();
         self.messages.abandon();

@@ -12,8 +12,8 @@ use crate::device::host_streams::HostFailure;
 /// negligible. They are short enough that a slow transfer makes progress before the timeout.
 pub(super) const PIECE: usize = 4 << 20;
 
-/// The length of a forwarded piece, in bytes. A rank forwards only whole pieces, so that shorter
-/// pieces reach the last rank earlier.
+/// The length of a forwarded piece, in bytes. A rank forwards only whole pieces. Therefore data in
+/// shorter pieces reaches the last rank earlier.
 const FORWARDED_PIECE: usize = 512 << 10;
 
 impl MpiEngine {

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// length eagerly.
 pub(super) const INLINE: usize = 3584;
 
-/// The number of words in a message.
+/// The maximum number of words in a header's message, including the data.
 const BUFFER_WORDS: usize = HEADER_WORDS + INLINE / size_of::<u64>();
 
 const HEADER_BYTES: usize = HEADER_WORDS * size_of::<u64>();

@@ -161,8 +161,8 @@ impl Peers {
         Ok(())
     }
 
-    /// Returns an error if a deadlock was found. Otherwise sends a probe to the missing ranks. The
-    /// probe returns if a missing rank waits for this rank, directly or through other ranks.
+    /// Returns an error if a deadlock was found. Otherwise sends a probe to the missing ranks. If a
+    /// missing rank waits for this rank, directly or through other ranks, the probe returns.
     fn search_deadlock(
         &mut self,
         comm: &Comm,
@@ -192,9 +192,9 @@ impl Peers {
         }
     }
 
-    /// Receives the control messages that were sent before the last members' headers. Returns an
-    /// error if a member has failed, even if its header has arrived. The opening has already polled
-    /// MPI `polls` times.
+    /// Receives the control messages that members sent before the last header of the call. Returns
+    /// an error if a member has failed, even if its header has arrived. The opening has already
+    /// polled MPI `polls` times.
     pub(super) fn check_members(&mut self, comm: &Comm, work: &Work, polls: usize) -> Result<()> {
         /// The number of consecutive polls without a control message that ends the wait. Each poll
         /// of MPI may receive only one or two messages, and yields the core where ranks share

@@ -13,12 +13,12 @@ use crate::collective::engine::{CallMemory, Work};
 use crate::collective::reduce_rows::reduce_rows;
 use crate::device::host_streams::HostFailure;
 
-/// The longest piece, in bytes, of inputs whose parts are at most this long. Shorter pieces would
-/// cost more in waits than their overlap saves.
+/// The longest piece, in bytes, if no part is longer than `WHOLE` itself. Shorter pieces would cost
+/// more in waits than their overlap saves.
 const WHOLE: usize = 2 << 20;
 
-/// The limits of pieces, in bytes: the longest piece of longer parts, the shortest piece, and all
-/// members' arrived pieces together.
+/// The limits of pieces, in bytes. `LONGEST` is for parts longer than [`WHOLE`]. `RING` bounds the
+/// pieces of all members in the ring together.
 const LONGEST: usize = 1 << 20;
 const SHORTEST: usize = 16 << 10;
 const RING: usize = 8 << 20;
@@ -69,7 +69,8 @@ impl MpiEngine {
         let words = size * WINDOW * piece / size_of::<u64>();
         let mut ring = std::mem::take(&mut self.ring);
         if ring.len() < words {
-            // The ring is zeroed, so that pages that are never accessed use no physical memory.
+            // `vec![0; words]` gets zeroed pages from the system, so pages that are never accessed
+            // use no physical memory.
             ring = vec![0; words];
         }
         // SAFETY: this function has the callee's contract, and the ring has `words` words. The ring
@@ -234,7 +235,7 @@ unsafe fn transfers(
 }
 
 impl PartReduction<'_> {
-    /// Reduces the next piece if it has arrived from all members, and marks pieces as ready.
+    /// If the next piece has arrived from all members, reduces it. Also marks pieces as ready.
     /// Returns true if a piece was reduced.
     ///
     /// # Safety

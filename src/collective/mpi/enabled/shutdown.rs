@@ -90,7 +90,7 @@ impl MpiEngine {
             let all_end = self.peers.all_end(self.comm.rank);
             let waited = began.elapsed();
             let end = match self.shutdown.is_ours {
-                // All ranks end, so no rank receives further messages.
+                // All ranks end, so a message that is still unsent may have no receiver.
                 true if all_end && (is_sent || waited >= LAST_WAIT) => Some(ExitStep::Finalise),
                 true if self.broken.is_some() && !self.has_left && waited >= LAST_WAIT => {
                     Some(ExitStep::Abort)

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::comm::{Comm, MpiRequest, Tag, arrived_of};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The number of pieces of a transfer in flight at once: the current piece, and the next piece,
-/// which then starts without delay.
+/// The maximum number of pieces of a transfer in flight: the current piece and the next piece. The
+/// next piece then starts without delay.
 pub(super) const WINDOW: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
