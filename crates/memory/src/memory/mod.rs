@@ -166,12 +166,11 @@ impl Block {
 /// The cost of returning idle blocks to the pool and taking other blocks from the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeCost {
-    /// A low cost, like the cost of growth.
+    /// Both an exchange and growth are cheap.
     Low,
-    /// A low cost, while growth is expensive.
+    /// An exchange is cheap, and growth is expensive.
     BelowGrowth,
-    /// A high cost, like the cost of growth. The pool keeps no idle memory, so each exchange calls
-    /// the driver.
+    /// Both are expensive. The pool keeps no idle memory, so each exchange calls the driver.
     High,
 }
 

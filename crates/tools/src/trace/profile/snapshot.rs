@@ -25,7 +25,7 @@ const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
 const NO_FILE: &str = "??";
 
 /// The memory that is charged per event, in bytes. The event and its copies use 216 bytes. Its
-/// addresses in maps use 150 bytes, and its lists and categories in maps 150 bytes.
+/// addresses in maps use some 150 bytes, and its lists and categories in maps some 150 bytes.
 const EVENT_BYTES: u64 = 512;
 
 /// The memory that is charged per list of frames, without its frames: a line (96 bytes) and table
