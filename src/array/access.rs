@@ -11,6 +11,7 @@ use crate::device::cuda::Cuda;
 use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, Use};
 use crate::error::{AtCaller, Result};
+use cachescope_kernels::moves::copies::copy_elements;
 
 /// Writes `values` to `buffer`, beginning at byte `first`. Enqueues the copy on the buffer's own
 /// stream. The copy waits for no other stream, because the buffer is new.
@@ -101,11 +102,16 @@ pub(crate) struct HostView<'a> {
     first: *const u8,
     /// The number of elements from the lowest to the highest index.
     count: usize,
+    element_bytes: usize,
     layout: Layout,
     /// The memory of downloaded elements.
     _downloaded: Vec<Unit>,
     _array: PhantomData<&'a AnyArray>,
 }
+
+/// The size of the chunks in which elements with gaps are copied. A chunk fits in the innermost data
+/// cache.
+const CHUNK_BYTES: usize = 16 << 10;
 
 /// A unit of memory that is aligned for every element type.
 type Unit = [u64; 2];
@@ -118,6 +124,7 @@ impl<'a> HostView<'a> {
         let mut view = Self {
             first: NonNull::<Unit>::dangling().as_ptr().cast_const().cast(),
             count: 0,
+            element_bytes: array.dtype.size_bytes(),
             layout: array.layout,
             _downloaded: Vec::new(),
             _array: PhantomData,
@@ -151,6 +158,50 @@ impl<'a> HostView<'a> {
     /// Returns the layout of the array's elements in this memory.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Calls `each` with the bytes of the elements, in row-major order: with all bytes if the
+    /// elements are adjacent, otherwise chunk by chunk. Stops at the first error.
+    pub(crate) fn for_each_chunk<E>(
+        &self,
+        mut each: impl FnMut(&[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let bytes = self.element_bytes;
+        let walk = Layout::walk([&self.layout]);
+        if walk.count() == 0 {
+            return Ok(());
+        }
+        if self.layout.is_contiguous() {
+            let first = self.first.wrapping_add(self.layout.offset() * bytes);
+            // SAFETY: by the view's invariant, the layout's elements are readable.
+            return each(unsafe { std::slice::from_raw_parts(first, walk.count() * bytes) });
+        }
+        let mut chunk: Vec<Unit> = vec![[0; 2]; CHUNK_BYTES / size_of::<Unit>()];
+        let chunk: &mut [u8] = cast_slice_mut(&mut chunk);
+        let mut filled = 0;
+        let (_, [stride]) = walk.row();
+        for ([row], count) in walk.runs(0..walk.count()) {
+            let mut done = 0;
+            while done < count {
+                let part = (count - done).min((CHUNK_BYTES - filled) / bytes);
+                let first = row.wrapping_add_signed(done as isize * stride);
+                let from = self.first.wrapping_add(first.wrapping_mul(bytes));
+                let to = chunk[filled..filled + part * bytes].as_mut_ptr();
+                // SAFETY: by the view's invariant, the layout's elements are readable and aligned.
+                // The chunk has room for `part` elements, as the index above checked. Each chunk is
+                // aligned for every element, and has whole elements.
+                unsafe { copy_elements(bytes, from, to, part, [stride, 1]) };
+                (filled, done) = (filled + part * bytes, done + part);
+                if filled == CHUNK_BYTES {
+                    each(chunk)?;
+                    filled = 0;
+                }
+            }
+        }
+        match filled {
+            0 => Ok(()),
+            _ => each(&chunk[..filled]),
+        }
     }
 }
 

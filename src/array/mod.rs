@@ -36,6 +36,8 @@ pub(crate) use layout::{Layout, Walk};
 pub use meshgrid::meshgrid;
 pub(crate) use shape::MAX_RANK;
 pub use shape::{INFER, Shape};
+#[cfg(any(feature = "npy", feature = "safetensors"))]
+pub(crate) use writer::ByteWriter;
 pub(crate) use writer::Writer;
 
 use crate::context::Device;

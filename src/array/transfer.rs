@@ -1,8 +1,7 @@
 //! Copies of elements to the host, and copies of arrays outside of caches or on other devices.
 
-use num_complex::Complex;
-
-use super::{AnyArray, AnyElement, Array, Buffer, DType, Elements, Writer, refuse_tracked};
+use super::writer::ByteWriter;
+use super::{AnyArray, AnyElement, Array, Buffer, Elements, HostView, refuse_tracked};
 use crate::context::Device;
 use crate::error::{Error, ErrorCode, Result};
 
@@ -103,37 +102,14 @@ impl AnyArray {
     }
 
     /// Copies the elements to `buffer`, which has exactly their size, and returns the copy.
-    /// Elements that are not complex are copied as unsigned integers of their size.
     #[track_caller]
     fn copied_into(&self, buffer: Buffer) -> Result<Self> {
-        match (self.dtype, self.dtype.size_bytes()) {
-            (DType::C32, _) => self.copied_as::<Complex<f32>>(buffer),
-            (DType::C64, _) => self.copied_as::<Complex<f64>>(buffer),
-            (_, 1) => self.copied_as::<u8>(buffer),
-            (_, 2) => self.copied_as::<u16>(buffer),
-            (_, 4) => self.copied_as::<u32>(buffer),
-            _ => self.copied_as::<u64>(buffer),
-        }
-    }
-
-    #[track_caller]
-    fn copied_as<Word: AnyElement>(&self, buffer: Buffer) -> Result<Self> {
-        let words = Self {
-            dtype: Word::DTYPE,
-            ..self.share()
-        };
-        let words = words.into_array::<Word>();
-        let mut writer = Writer::over(buffer, self.shape());
+        let mut writer = ByteWriter::over(buffer, self.dtype, self.shape());
         if self.device().backend().is_meta() {
-            writer.repeat(Word::zero(), writer.remaining())?;
+            writer.repeat(&[0], writer.remaining())?;
         } else {
-            let elements = Elements::of(&words)?;
-            writer.extend_from(&elements, elements.layout())?;
+            HostView::of(self)?.for_each_chunk(|bytes| writer.upload(bytes))?;
         }
-        let copy = writer.finish()?.into_erased();
-        Ok(Self {
-            dtype: self.dtype,
-            ..copy
-        })
+        Ok(writer.finish())
     }
 }

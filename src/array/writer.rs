@@ -4,8 +4,8 @@ use std::panic::Location;
 
 use bytemuck::{bytes_of, cast_slice};
 
-use super::access::{Elements, fill, upload};
-use super::{AnyArray, AnyElement, Array, Buffer, DType, Layout, Shape};
+use super::access::{fill, upload};
+use super::{AnyArray, AnyElement, Array, Buffer, DType, Shape};
 use crate::context::Device;
 use crate::error::Result;
 
@@ -19,29 +19,58 @@ const STAGED_BYTES: usize = 16 << 10;
 /// `staged`.
 #[derive(Debug)]
 pub(crate) struct Writer<'s, T: AnyElement> {
-    uploads: Uploads<'s>,
+    uploads: ByteWriter<'s>,
     staged: Vec<T>,
 }
 
-/// The memory of an array under construction.
+/// An array under construction, whose elements are written as bytes.
 ///
 /// Invariant: the first `uploaded` bytes have been written.
 #[derive(Debug)]
-struct Uploads<'s> {
+pub(crate) struct ByteWriter<'s> {
     buffer: Buffer,
-    // The shape is borrowed, and only `finish` creates the layout. A move of a shape or a layout
-    // takes longer than the allocation of a small array.
+    // Borrowed, and the layout made at the end, because moving either costs more than a small
+    // array's memory.
     shape: &'s Shape,
+    pub(crate) dtype: DType,
     uploaded: usize,
 }
 
-impl Uploads<'_> {
-    fn remaining(&self) -> usize {
+impl<'s> ByteWriter<'s> {
+    /// Returns a writer for an array of `shape` on `device`, with nothing written yet.
+    #[track_caller]
+    pub(crate) fn new(device: &Device, dtype: DType, shape: &'s Shape) -> Result<Self> {
+        let size_bytes = shape.size_bytes(dtype.size_bytes())?;
+        Ok(Self::over(Buffer::new(device, size_bytes)?, dtype, shape))
+    }
+
+    /// Like [`new`](Self::new), on the current device.
+    #[track_caller]
+    pub(crate) fn on_current(dtype: DType, shape: &'s Shape) -> Result<Self> {
+        let size_bytes = shape.size_bytes(dtype.size_bytes())?;
+        let call_site = Location::caller();
+        let buffer = Device::with_current(|device| Buffer::new_at(device, size_bytes, call_site))?;
+        Ok(Self::over(buffer, dtype, shape))
+    }
+
+    /// Returns a writer for an array of `shape` in `buffer`, which has exactly its size.
+    pub(super) fn over(buffer: Buffer, dtype: DType, shape: &'s Shape) -> Self {
+        Self {
+            buffer,
+            shape,
+            dtype,
+            uploaded: 0,
+        }
+    }
+
+    /// Returns the number of bytes that are yet to be written.
+    pub(crate) fn remaining(&self) -> usize {
         self.buffer.size_bytes() - self.uploaded
     }
 
+    /// Writes the bytes of the next elements.
     #[track_caller]
-    fn upload(&mut self, values: &[u8]) -> Result<()> {
+    pub(crate) fn upload(&mut self, values: &[u8]) -> Result<()> {
         if !values.is_empty() {
             upload(&mut self.buffer, self.uploaded, values)?;
             self.uploaded += values.len();
@@ -51,7 +80,7 @@ impl Uploads<'_> {
 
     /// Writes the bytes of an element, `value`, `count` times.
     #[track_caller]
-    fn repeat(&mut self, value: &[u8], count: usize) -> Result<()> {
+    pub(super) fn repeat(&mut self, value: &[u8], count: usize) -> Result<()> {
         if count > 0 {
             fill(&mut self.buffer, self.uploaded, count, value)?;
             self.uploaded += count * value.len();
@@ -59,16 +88,16 @@ impl Uploads<'_> {
         Ok(())
     }
 
-    /// Returns the array. Every byte of the array must have been written.
+    /// Returns the array, every byte of which must have been written.
     ///
     /// # Panics
     ///
-    /// Panics if a byte has not been written.
+    /// Panics if a byte is missing.
     #[inline]
-    fn finish(self, dtype: DType) -> AnyArray {
+    pub(crate) fn finish(self) -> AnyArray {
         let remaining = self.remaining();
         assert_eq!(remaining, 0, "finished an array with unwritten elements");
-        AnyArray::of_shape(self.buffer, self.shape, dtype)
+        AnyArray::of_shape(self.buffer, self.shape, self.dtype)
     }
 }
 
@@ -78,17 +107,13 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     /// Returns a writer for a new array of `shape` on `device`.
     #[track_caller]
     pub(crate) fn new(device: &Device, shape: &'s Shape) -> Result<Self> {
-        let size_bytes = shape.size_bytes(size_of::<T>())?;
-        Ok(Self::over(Buffer::new(device, size_bytes)?, shape))
+        ByteWriter::new(device, T::DTYPE, shape).map(Self::staging)
     }
 
     /// Like [`new`](Self::new), on the current device.
     #[track_caller]
     pub(crate) fn on_current(shape: &'s Shape) -> Result<Self> {
-        let size_bytes = shape.size_bytes(size_of::<T>())?;
-        let call_site = Location::caller();
-        let buffer = Device::with_current(|device| Buffer::new_at(device, size_bytes, call_site))?;
-        Ok(Self::over(buffer, shape))
+        ByteWriter::on_current(T::DTYPE, shape).map(Self::staging)
     }
 
     /// Like [`new`](Self::new), in memory that no cache owns.
@@ -96,16 +121,11 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     #[track_caller]
     pub(crate) fn detached(device: &Device, shape: &'s Shape) -> Result<Self> {
         let size_bytes = shape.size_bytes(size_of::<T>())?;
-        Ok(Self::over(Buffer::new_detached(device, size_bytes)?, shape))
+        let buffer = Buffer::new_detached(device, size_bytes)?;
+        Ok(Self::staging(ByteWriter::over(buffer, T::DTYPE, shape)))
     }
 
-    /// Returns a writer for an array of `shape` in `buffer`, which has exactly the array's size.
-    pub(super) fn over(buffer: Buffer, shape: &'s Shape) -> Self {
-        let uploads = Uploads {
-            buffer,
-            shape,
-            uploaded: 0,
-        };
+    fn staging(uploads: ByteWriter<'s>) -> Self {
         Self {
             uploads,
             staged: Vec::new(),
@@ -159,31 +179,6 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(())
     }
 
-    /// Writes the elements that `layout` selects from `elements`, in row-major order.
-    #[track_caller]
-    pub(crate) fn extend_from(
-        &mut self,
-        elements: &Elements<'_, T>,
-        layout: &Layout,
-    ) -> Result<()> {
-        let walk = Layout::walk([layout]);
-        let (_, [stride]) = walk.row();
-        for ([row], count) in walk.runs(0..walk.count()) {
-            // The chunks of a row fit in `staged`, so that the copy of a chunk is a loop without
-            // branches.
-            for start in (0..count).step_by(Self::STAGED) {
-                let length = Self::STAGED.min(count - start);
-                let first = row.wrapping_add_signed(start as isize * stride);
-                if stride == 1 {
-                    self.extend(elements.run(first, length))?;
-                } else {
-                    self.extend(elements.row(first, stride, length))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Writes every remaining element in chunks. `fill` receives the position of a chunk's first
     /// element among the remaining elements, and the chunk.
     #[track_caller]
@@ -221,7 +216,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     #[track_caller]
     pub(crate) fn finish(mut self) -> Result<Array<T>> {
         self.flush()?;
-        Ok(Array::from_erased(self.uploads.finish(T::DTYPE)))
+        Ok(Array::from_erased(self.uploads.finish()))
     }
 
     #[track_caller]

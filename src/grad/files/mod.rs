@@ -67,7 +67,7 @@ use structure::{Structure, read_all, write_all};
 
 use super::parameters::Parameters;
 use super::place::Member;
-use crate::array::{AnyElement, Array, Shape};
+use crate::array::{AnyArray, DType, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 
@@ -277,7 +277,7 @@ impl FileContext<'_> {
 
 /// A file to write arrays to.
 trait ArrayTarget {
-    fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()>;
+    fn write(&mut self, name: &str, array: &AnyArray) -> Result<()>;
 
     fn finish(self) -> Result<()>;
 }
@@ -291,10 +291,11 @@ trait ArraySource {
     /// Reads the array `name` to a device. If the array's type or shape differs, returns an error
     /// before memory is requested. The error for a type is
     /// [`InvalidArgument`](ErrorKind::InvalidArgument).
-    fn read<T: AnyElement>(
+    fn read(
         &mut self,
         name: &str,
+        dtype: DType,
         device: &Device,
         shape: &Shape,
-    ) -> Result<Array<T>>;
+    ) -> Result<AnyArray>;
 }

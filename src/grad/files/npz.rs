@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{ArraySource, ArrayTarget, FileContext, Member};
-use crate::array::{AnyElement, Array, DType, Shape};
+use crate::array::{AnyArray, DType, Shape};
 use crate::context::Device;
 use crate::error::{ErrorKind, Result};
 use crate::interop::npy::{NpzReader, NpzWriter};
@@ -26,8 +26,8 @@ pub(super) fn open<'s>(
 }
 
 impl ArrayTarget for NpzWriter {
-    fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
-        Self::write(self, name, array)
+    fn write(&mut self, name: &str, array: &AnyArray) -> Result<()> {
+        self.write_erased(name, array)
     }
 
     fn finish(self) -> Result<()> {
@@ -40,14 +40,15 @@ impl ArraySource for NpzReader {
         Self::names(self)
     }
 
-    fn read<T: AnyElement>(
+    fn read(
         &mut self,
         name: &str,
+        dtype: DType,
         device: &Device,
         shape: &Shape,
-    ) -> Result<Array<T>> {
+    ) -> Result<AnyArray> {
         let _current = device.enter();
-        self.read_expecting(name, Some(shape.dims()))
+        self.read_expecting(name, dtype, Some(shape.dims()))
     }
 }
 

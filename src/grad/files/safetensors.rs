@@ -20,7 +20,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::{ArraySource, ArrayTarget, FileContext, Member};
-use crate::array::{self, AnyElement, Array, DType, Float, Shape};
+use crate::array::{AnyArray, Array, ByteWriter, DType, Float, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
@@ -128,9 +128,9 @@ fn known(dtype: DType, name: &str, context: &FileContext<'_>) -> Result<Dtype> {
 }
 
 impl ArrayTarget for SafetensorsTarget<'_> {
-    fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
+    fn write(&mut self, name: &str, array: &AnyArray) -> Result<()> {
         let context = self.context;
-        let info = info::<T>(&self.metadata, name, context)?;
+        let info = info(&self.metadata, name, array.dtype, context)?;
         let start = self.data_start + info.data_offsets.0 as u64;
         let found = self.file.seek(SeekFrom::Start(start));
         found.map_err(|error| context.io(error))?;
@@ -193,14 +193,14 @@ impl OpenFile {
         })
     }
 
-    /// Reads an array whose type is `T`, into memory of `writer`.
-    fn read<T: AnyElement>(
+    /// Reads an array of the type of `writer`, into memory of `writer`.
+    fn read(
         &mut self,
         name: &str,
-        writer: array::Writer<'_, T>,
+        writer: ByteWriter<'_>,
         context: &FileContext<'_>,
-    ) -> Result<Array<T>> {
-        let info = info::<T>(&self.metadata, name, context)?;
+    ) -> Result<AnyArray> {
+        let info = info(&self.metadata, name, writer.dtype, context)?;
         let start = self.data_start + info.data_offsets.0 as u64;
         let found = self.file.seek(SeekFrom::Start(start));
         found.map_err(|error| context.io(error))?;
@@ -210,6 +210,27 @@ impl OpenFile {
                 .error(ErrorKind::Io, Some(name), problem)
                 .caused_by(error)
         })
+    }
+
+    /// Reads an array of floats to the current device, and converts its elements to `dtype`.
+    fn read_as(&mut self, name: &str, dtype: DType, context: &FileContext<'_>) -> Result<AnyArray> {
+        let info = entry(&self.metadata, name, context)?;
+        let found = match info.dtype {
+            Dtype::F16 => DType::F16,
+            Dtype::BF16 => DType::Bf16,
+            Dtype::F32 => DType::F32,
+            Dtype::F64 => DType::F64,
+            other => {
+                let problem =
+                    format!("the elements are {other}, expected floats of 16, 32 or 64 bits");
+                return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
+            }
+        };
+        let shape = Shape::from(&info.shape[..]);
+        let checked = shape.checked_len();
+        checked.map_err(|error| context.error(error.kind(), Some(name), error))?;
+        let array = self.read(name, ByteWriter::on_current(found, &shape)?, context)?;
+        array.converted(dtype)
     }
 }
 
@@ -258,20 +279,21 @@ impl ArraySource for SafetensorsSource<'_> {
         self.file.metadata.offset_keys()
     }
 
-    fn read<T: AnyElement>(
+    fn read(
         &mut self,
         name: &str,
+        dtype: DType,
         device: &Device,
         shape: &Shape,
-    ) -> Result<Array<T>> {
+    ) -> Result<AnyArray> {
         let context = self.context;
-        let info = info::<T>(&self.file.metadata, name, context)?;
+        let info = info(&self.file.metadata, name, dtype, context)?;
         if info.shape != shape.dims() {
             let (found, expected) = (&info.shape, shape.dims());
             let problem = format!("the shape is {found:?}, expected {expected:?}");
             return Err(context.error(ErrorKind::ShapeMismatch, Some(name), problem));
         }
-        let writer = array::Writer::new(device, shape)?;
+        let writer = ByteWriter::new(device, dtype, shape)?;
         self.file.read(name, writer, context)
     }
 }
@@ -368,45 +390,21 @@ impl SafetensorsReader {
             path: &self.path,
         };
         let _call_site = CallSiteOverride::at(Location::caller());
-        let file = &mut self.file;
-        let found = entry(&file.metadata, name, &context).map(|info| info.dtype);
-        let array = found.and_then(|found| match found {
-            Dtype::F16 => read_as::<half::f16, T>(file, name, &context),
-            Dtype::BF16 => read_as::<half::bf16, T>(file, name, &context),
-            Dtype::F32 => read_as::<f32, T>(file, name, &context),
-            Dtype::F64 => read_as::<f64, T>(file, name, &context),
-            other => {
-                let problem =
-                    format!("the elements are {other}, expected floats of 16, 32 or 64 bits");
-                Err(context.error(ErrorKind::InvalidArgument, Some(name), problem))
-            }
-        });
-        array.at_caller()
+        let array = self.file.read_as(name, T::DTYPE, &context);
+        array.map(Array::from_erased).at_caller()
     }
 }
 
-/// Reads an array of the type `F` to the current device, and casts its elements.
-fn read_as<F: Float, T: Float>(
-    file: &mut OpenFile,
-    name: &str,
-    context: &FileContext<'_>,
-) -> Result<Array<T>> {
-    let shape = Shape::from(&entry(&file.metadata, name, context)?.shape[..]);
-    let checked = shape.checked_len();
-    checked.map_err(|error| context.error(error.kind(), Some(name), error))?;
-    let array = file.read(name, array::Writer::<F>::on_current(&shape)?, context)?;
-    array.converted()
-}
-
-/// Returns the header's entry of an array. Returns an error if the array's type is not `T`.
-fn info<'m, T: AnyElement>(
+/// Returns the header's entry of an array. Returns an error if the array's type is not `dtype`.
+fn info<'m>(
     metadata: &'m Metadata,
     name: &str,
+    dtype: DType,
     context: &FileContext<'_>,
 ) -> Result<&'m TensorInfo> {
     let info = entry(metadata, name, context)?;
-    if info.dtype != known(T::DTYPE, name, context)? {
-        let problem = format!("the elements are {}, expected {}", info.dtype, T::NAME);
+    if info.dtype != known(dtype, name, context)? {
+        let problem = format!("the elements are {}, expected {}", info.dtype, dtype.name());
         return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
     }
     Ok(info)

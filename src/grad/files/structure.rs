@@ -3,13 +3,10 @@
 use std::collections::BTreeSet;
 use std::panic::Location;
 
-use half::{bf16, f16};
-
 use super::{ArraySource, ArrayTarget, FileContext};
-use crate::array::{AnyElement, Array, Float};
+use crate::array::{AnyArray, AnyElement, Array, DType, Float};
 use crate::error::{ErrorKind, Result};
 use crate::grad::buffers::MapBuffers;
-use crate::grad::optim::rounded::is_narrow;
 use crate::grad::parameters::{MapArrays, Parameters};
 use crate::grad::place::{Member, ParameterPath, follow_place, map_erased, members};
 use crate::ops::order::warn;
@@ -89,7 +86,7 @@ struct StructureWriter<T> {
 
 impl<W: ArrayTarget> MapArrays for StructureWriter<W> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.target.write(self.place.name(), array)?;
+        self.target.write(self.place.name(), array.erased())?;
         Ok(array.clone())
     }
 
@@ -98,7 +95,7 @@ impl<W: ArrayTarget> MapArrays for StructureWriter<W> {
 
 impl<W: ArrayTarget> MapBuffers for StructureWriter<W> {
     fn map<T: AnyElement>(&mut self, buffer: &Array<T>) -> Result<Option<Array<T>>> {
-        self.target.write(self.place.name(), buffer)?;
+        self.target.write(self.place.name(), buffer.erased())?;
         Ok(None)
     }
 
@@ -140,27 +137,36 @@ struct StructureReader<S> {
     absent: BTreeSet<String>,
 }
 
+impl<S: ArraySource> StructureReader<S> {
+    /// Reads the array at the present place, with the device and the shape of `like`.
+    fn read(&mut self, dtype: DType, like: &AnyArray) -> Result<AnyArray> {
+        let (name, device) = (self.place.name(), like.device());
+        self.source.read(name, dtype, device, like.shape())
+    }
+
+    /// Reads a state of the type `wide`. If the file has it in the type `narrow`, converts it.
+    fn read_state(&mut self, [wide, narrow]: [DType; 2], like: &AnyArray) -> Result<AnyArray> {
+        match self.read(wide, like) {
+            Err(error) if narrow != wide => {
+                let read = self.read(narrow, like);
+                read.map_err(|_| error)?.converted(wide)
+            }
+            read => read,
+        }
+    }
+}
+
 impl<S: ArraySource> MapArrays for StructureReader<S> {
     fn map<T: Float>(&mut self, like: &Array<T>) -> Result<Array<T>> {
-        let shape = like.layout().shape();
-        self.source.read(self.place.name(), like.device(), shape)
+        self.read(T::DTYPE, like.erased()).map(Array::from_erased)
     }
 
     /// Reads an optimizer state. A file may contain the state in the parameter's type `T` instead
     /// of its accumulation type.
     fn map_state<T: Float>(&mut self, like: &Array<T::Computed>) -> Result<Array<T::Computed>> {
-        let (device, shape) = (like.device(), like.layout().shape());
-        let read = self.source.read(self.place.name(), device, shape);
-        match read {
-            Err(error) if is_narrow::<T>() => {
-                let narrow = self.source.read::<T>(self.place.name(), device, shape);
-                narrow
-                    .map_err(|_| error)?
-                    .cast::<T::Computed>()
-                    .eval_unfused()
-            }
-            read => read,
-        }
+        let (wide, narrow) = (<T::Computed>::DTYPE, T::DTYPE);
+        self.read_state([wide, narrow], like.erased())
+            .map(Array::from_erased)
     }
 
     follow_place!();
@@ -172,40 +178,31 @@ impl<S: ArraySource> MapBuffers for StructureReader<S> {
         // The buffer is copied, so that an update of one structure does not change the other
         // structure.
         let read = match self.absent.contains(name) {
-            true => like.lazy().eval_unfused(),
-            false => read_buffer(&mut self.source, name, like),
+            true => return like.lazy().eval_unfused().map(Some),
+            false => read_buffer(&mut self.source, name, like.erased()),
         };
-        read.map(Some)
+        read.map(Array::from_erased).map(Some)
     }
 
     follow_place!();
 }
 
-/// Reads a buffer. If the file's float type differs from `T`, the elements are converted. PyTorch
+/// Reads a buffer. If the file's float type differs from the type of `like`, the elements are converted. PyTorch
 /// stores running statistics in the parameters' type.
-fn read_buffer<T: AnyElement>(
-    source: &mut impl ArraySource,
-    name: &str,
-    like: &Array<T>,
-) -> Result<Array<T>> {
-    let (device, shape) = (like.device(), like.layout().shape());
-    let read = source.read(name, device, shape);
+fn read_buffer(source: &mut impl ArraySource, name: &str, like: &AnyArray) -> Result<AnyArray> {
+    let (device, shape) = (like.device(), like.shape());
+    let read = source.read(name, like.dtype, device, shape);
     let Err(error) = &read else {
         return read;
     };
-    if error.kind() != ErrorKind::InvalidArgument || !T::DTYPE.is_float() {
+    if error.kind() != ErrorKind::InvalidArgument || !like.dtype.is_float() {
         return read;
     }
-    macro_rules! read_as {
-        ($($of:ty),+) => {
-            $(
-                if let Ok(other) = source.read::<$of>(name, device, shape) {
-                    return other.converted();
-                }
-            )+
-        };
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
+        if let Ok(other) = source.read(name, dtype, device, shape) {
+            return other.converted(like.dtype);
+        }
     }
-    read_as!(f32, f64, f16, bf16);
     read
 }
 

@@ -13,7 +13,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::directory::{Directory, names_match};
 use super::{Length, NpyContext};
-use crate::array::{AnyElement, Array};
+use crate::array::{AnyArray, AnyElement, Array, DType};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// The suffix of an entry's name, after the array's name.
@@ -165,17 +165,19 @@ impl NpzReader {
     /// [`Array::read_npy`].
     #[track_caller]
     pub fn read<T: AnyElement>(&mut self, name: &str) -> Result<Array<T>> {
-        self.read_expecting(name, None)
+        self.read_expecting(name, T::DTYPE, None)
+            .map(Array::from_erased)
     }
 
     /// Reads an array like [`read`](Self::read). If `shape` is given, returns an error for an array
     /// of another shape before memory is requested for the array.
     #[track_caller]
-    pub(crate) fn read_expecting<T: AnyElement>(
+    pub(crate) fn read_expecting(
         &mut self,
         name: &str,
+        dtype: DType,
         shape: Option<&[usize]>,
-    ) -> Result<Array<T>> {
+    ) -> Result<AnyArray> {
         let context = NpyContext::new("NpzReader::read", &self.path, Some(name));
         let index = self.archive.index_for_name(&format!("{name}{SUFFIX}"));
         let Some(index) = index.or_else(|| self.archive.index_for_name(name)) else {
@@ -202,7 +204,12 @@ impl NpzReader {
                 format!("it claims {claimed} bytes, of which the file has room for {max}");
             return Err(context.error(ErrorCode::Content, problem));
         }
-        super::read(&mut entry, (Length::Exactly(claimed), shape), &context)
+        super::read(
+            &mut entry,
+            dtype,
+            (Length::Exactly(claimed), shape),
+            &context,
+        )
     }
 }
 
@@ -323,6 +330,11 @@ impl NpzWriter {
     /// [`Array::write_npy`].
     #[track_caller]
     pub fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
+        self.write_erased(name, array.erased())
+    }
+
+    #[track_caller]
+    pub(crate) fn write_erased(&mut self, name: &str, array: &AnyArray) -> Result<()> {
         let context = NpyContext::new("NpzWriter::write", &self.path, Some(name));
         let options = self.options.large_file(array.size_bytes() >= LARGE_BYTES);
         let begun = self.archive.start_file(format!("{name}{SUFFIX}"), options);

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind as IoKind, Read};
 
 use super::header::{self, Header};
 use super::{Length, NpyContext};
-use crate::array::{AnyElement, Array, Shape, Writer};
+use crate::array::{AnyArray, ByteWriter, DType, Shape};
 use crate::error::{ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
@@ -12,23 +12,23 @@ use crate::interop::elements;
 ///
 /// # Errors
 ///
-/// An error if the header's type is not `T`.
+/// An error if the header's type is not `dtype`.
 #[track_caller]
-fn is_swapped<T: AnyElement>(header: &Header, context: &NpyContext<'_>) -> Result<bool> {
+fn is_swapped(header: &Header, dtype: DType, context: &NpyContext<'_>) -> Result<bool> {
     let descr = header.descr.as_str();
     let (order, kind) = match descr.split_at_checked(1) {
         Some((order @ ("<" | ">" | "|" | "="), kind)) => (order, kind),
         _ => ("=", descr),
     };
-    if kind == header::kind_of(T::NAME) {
+    if kind == header::kind_of(dtype.name()) {
         let other = if cfg!(target_endian = "big") {
             "<"
         } else {
             ">"
         };
-        return Ok(order == other && size_of::<T>() > 1);
+        return Ok(order == other && dtype.size_bytes() > 1);
     }
-    let (name, expected) = (T::NAME, header::descr::<T>());
+    let (name, expected) = (dtype.name(), header::descr(dtype));
     let found = match header::name_of(kind) {
         Some(found) => format!("{found} ('{descr}')"),
         None => format!("'{descr}', which is no element type"),
@@ -37,15 +37,16 @@ fn is_swapped<T: AnyElement>(header: &Header, context: &NpyContext<'_>) -> Resul
     Err(context.error(ErrorKind::InvalidArgument, problem))
 }
 
-/// Returns an error if the header's type is not `T`, or if the header's shape is not the expected
+/// Returns an error if the header's type is not `dtype`, or if the header's shape is not the expected
 /// shape.
 #[track_caller]
-pub(super) fn check<T: AnyElement>(
+pub(super) fn check(
     header: &Header,
+    dtype: DType,
     expected: Option<&[usize]>,
     context: &NpyContext<'_>,
 ) -> Result<()> {
-    is_swapped::<T>(header, context)?;
+    is_swapped(header, dtype, context)?;
     match expected {
         Some(expected) if header.shape != expected => {
             let found = &header.shape;
@@ -60,21 +61,25 @@ pub(super) fn check<T: AnyElement>(
 ///
 /// Allocates no more memory than `length` bytes can fill, because the header may claim any size.
 #[track_caller]
-pub(super) fn read<T: AnyElement>(
+pub(super) fn read(
     reader: &mut dyn Read,
     header: &Header,
+    dtype: DType,
     length: Length,
     context: &NpyContext<'_>,
-) -> Result<Array<T>> {
-    let is_swapped = is_swapped::<T>(header, context)?;
+) -> Result<AnyArray> {
+    let is_swapped = is_swapped(header, dtype, context)?;
     let mut shape = Shape::from(&header.shape);
-    let expected = match shape.size_bytes(size_of::<T>()) {
+    let expected = match shape.size_bytes(dtype.size_bytes()) {
         Ok(bytes) => bytes,
         Err(error) => return Err(error.of(&context.place()).at(context.call_site)),
     };
     let claim = || {
         let shape = Shape::from(&header.shape);
-        format!("the shape {shape} of {} takes {expected} bytes", T::NAME)
+        format!(
+            "the shape {shape} of {} takes {expected} bytes",
+            dtype.name()
+        )
     };
     let truncated = |available: u64| {
         let claim = claim();
@@ -115,12 +120,17 @@ pub(super) fn read<T: AnyElement>(
         IoKind::UnexpectedEof => truncated(done),
         _ => context.io(error),
     };
-    let array = elements::read(reader, Writer::on_current(&shape)?, is_swapped, failed)?;
+    let array = elements::read(
+        reader,
+        ByteWriter::on_current(dtype, &shape)?,
+        is_swapped,
+        failed,
+    )?;
     if is_exact && !is_at_end(reader, context)? {
         return Err(overlong());
     }
     if header.fortran_order {
-        return array.transpose();
+        return Ok(array.transpose());
     }
     Ok(array)
 }

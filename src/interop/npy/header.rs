@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::NpyContext;
-use crate::array::{AnyElement, Array};
+use crate::array::{AnyArray, DType};
 use crate::error::{ErrorCode, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -170,14 +170,14 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Returns the byte order and size of `T` as NumPy writes it.
-pub(super) fn descr<T: AnyElement>() -> String {
-    let order = match (size_of::<T>(), cfg!(target_endian = "big")) {
+/// Returns the byte order and size of `dtype` as NumPy writes it.
+pub(super) fn descr(dtype: DType) -> String {
+    let order = match (dtype.size_bytes(), cfg!(target_endian = "big")) {
         (1, _) => '|',
         (_, true) => '>',
         (_, false) => '<',
     };
-    format!("{order}{}", kind_of(T::NAME))
+    format!("{order}{}", kind_of(dtype.name()))
 }
 
 /// The names of types in Rust and in NumPy.
@@ -212,13 +212,13 @@ pub(super) fn name_of(kind: &str) -> Option<&'static str> {
 }
 
 /// Returns the header of a file with the elements of `array` in row-major order.
-pub(super) fn format<T: AnyElement>(array: &Array<T>) -> Vec<u8> {
-    let lengths: Vec<String> = array.shape().iter().map(usize::to_string).collect();
+pub(super) fn format(array: &AnyArray) -> Vec<u8> {
+    let lengths: Vec<String> = array.dims().iter().map(usize::to_string).collect();
     let lengths = match lengths.as_slice() {
         [only] => format!("{only},"),
         lengths => lengths.join(", "),
     };
-    let descr = descr::<T>();
+    let descr = descr(array.dtype);
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({lengths}), }}");
     let total = (PREFIX_BYTES + text.len() + 1).next_multiple_of(ALIGNMENT_BYTES);
     let length = total - PREFIX_BYTES;

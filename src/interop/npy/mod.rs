@@ -19,7 +19,7 @@ use std::path::Path;
 pub use archive::{NpzReader, NpzWriter};
 use header::Header;
 
-use crate::array::{AnyElement, Array};
+use crate::array::{AnyArray, AnyElement, Array, DType};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
@@ -86,22 +86,25 @@ impl Length {
 /// Reads the array in the next `length` bytes of `reader` to the current device. If `expected` is a
 /// shape, returns an error for another shape before memory is requested.
 #[track_caller]
-fn read<T: AnyElement>(
+fn read(
     reader: &mut dyn Read,
+    dtype: DType,
     (length, expected): (Length, Option<&[usize]>),
     context: &NpyContext<'_>,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     let header = Header::read(reader, context)?;
-    data::check::<T>(&header, expected, context)?;
-    data::read(reader, &header, length.after(header.size_bytes), context)
+    data::check(&header, dtype, expected, context)?;
+    data::read(
+        reader,
+        &header,
+        dtype,
+        length.after(header.size_bytes),
+        context,
+    )
 }
 
 #[track_caller]
-fn write<T: AnyElement>(
-    mut writer: impl Write,
-    array: &Array<T>,
-    context: &NpyContext<'_>,
-) -> Result<()> {
+fn write(mut writer: impl Write, array: &AnyArray, context: &NpyContext<'_>) -> Result<()> {
     let header = header::format(array);
     let written = writer.write_all(&header);
     written.map_err(|error| context.io(error))?;
@@ -145,7 +148,8 @@ impl<T: AnyElement> Array<T> {
             Ok(metadata) if metadata.is_file() => Length::AtMost(metadata.len()),
             _ => Length::Unknown,
         };
-        read(&mut BufReader::new(file), (length, None), &context)
+        let mut reader = BufReader::new(file);
+        read(&mut reader, T::DTYPE, (length, None), &context).map(Self::from_erased)
     }
 
     /// Writes the elements to a NumPy file, in row-major order. Replaces an existing file.
@@ -172,6 +176,6 @@ impl<T: AnyElement> Array<T> {
         let path = path.as_ref();
         let context = NpyContext::new("write_npy", path, None);
         let file = File::create(path).map_err(|error| context.io(error))?;
-        write(BufWriter::new(file), self, &context)
+        write(BufWriter::new(file), self.erased(), &context)
     }
 }

@@ -78,18 +78,6 @@ impl AnyLazy {
     }
 }
 
-#[cfg(any(feature = "npy", feature = "safetensors"))]
-impl<T: AnyElement> Array<T> {
-    /// Returns the array converted to the type `U`, or the array itself if it has this type.
-    #[track_caller]
-    pub(crate) fn converted<U: AnyElement>(self) -> Result<Array<U>> {
-        match T::DTYPE == U::DTYPE {
-            true => Ok(self.downcast()),
-            false => self.cast::<U>().eval_unfused(),
-        }
-    }
-}
-
 /// Returns the elements of `tree`, which `compute` computes with the layout `layout`. Records the
 /// step for gradients.
 #[cold]
