@@ -126,7 +126,7 @@ impl<R> fmt::Display for DryRun<R> {
             let (calls, millis) = (ledger.calls(), ledger.microseconds() / 1e3);
             write!(
                 f,
-                "\n  {calls} calls of the driver for memory, {millis:.1} ms by the table of costs"
+                "\n  {calls} driver calls for memory, {millis:.1} ms according to the cost table"
             )?;
         }
         for entries in entry_peaks(&self.profile) {
@@ -144,7 +144,7 @@ impl<R> fmt::Display for DryRun<R> {
             write!(f, "\n  {bytes:>10}  ")?;
             match &site.call_site {
                 Some(site) => write!(f, "{}:{}", site.file, site.line)?,
-                None => f.write_str("a line that was not recorded")?,
+                None => f.write_str("an unrecorded line")?,
             }
         }
         Ok(())
@@ -254,7 +254,10 @@ pub fn dry_run<R>(options: MetaOptions, f: impl FnOnce() -> Result<R>) -> Result
     let profile = recording.profile();
     if profile.lost_events > 0 {
         let lost = profile.lost_events;
-        let text = format!("dry_run: {lost} events are lost: the closure makes too many requests");
+        let text = format!(
+            "dry_run: the recording lost {lost} events, expected a closure with fewer requests: \
+             measure fewer steps"
+        );
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     let stats = device.memory_stats();

@@ -68,7 +68,7 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
     refuse_while_tracking("capture")?;
     let gpu = gpu_of(device)?;
     let tracking = CaptureTracking::begin()
-        .ok_or_else(|| unsupported("a capture within another"))
+        .ok_or_else(|| unsupported("a capture is already in progress on this thread"))
         .at_caller()?;
     // A body must not wait, so earlier work completes first.
     device.synchronize()?;
@@ -147,7 +147,7 @@ impl fmt::Debug for Graph {
 #[track_caller]
 fn gpu_of(device: &Device) -> Result<&Cuda> {
     let gpu = device.backend().cuda();
-    gpu.ok_or_else(|| unsupported("the host device has no graphs"))
+    gpu.ok_or_else(|| unsupported("the host device has no graphs, expected a CUDA device"))
         .at_caller()
 }
 

@@ -70,7 +70,7 @@
 /// ```compile_fail
 /// cachescope::elementwise! {
 ///     fn sum_to(x: f32) -> f32 {
-///         let mut total = 0.0; // error: `mut` cannot stand in a function of an element
+///         let mut total = 0.0; // error: `mut` cannot be used in an elementwise function
 ///         for i in 0..3 { total += x; }
 ///         total
 ///     }

@@ -89,7 +89,7 @@ impl Measured {
         let profile = recording.profile();
         if profile.lost_events > 0 {
             let text = format!(
-                "testing: {} events of the block are lost: it makes too many requests",
+                "testing: the recording lost {} events, expected a block with fewer requests",
                 profile.lost_events
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
@@ -186,7 +186,8 @@ impl Watch {
         let live = live_at(&measured.lifetimes, measured.peak);
         let lines = measured.lines(live.filter(|lifetime| lifetime.allocated.is_some()));
         panic!(
-            "the block needs {} at its peak, and {} were allowed ({bytes} and {most_bytes} bytes); live at the peak:{lines}",
+            "the block needs {} at its peak, expected at most {} ({bytes} and {most_bytes} bytes); \
+             live at the peak:{lines}",
             ByteSize(bytes),
             ByteSize(most_bytes),
         );
@@ -222,7 +223,7 @@ impl GrowthWatch {
     pub fn begin(times: u64) -> Self {
         assert!(
             times >= 2,
-            "growth shows from the second entry on, not in {times}"
+            "growth is measured from the second entry on: expected at least 2 entries, found {times}"
         );
         Self {
             recording: Device::current().begin_recording(OPTIONS),
@@ -252,7 +253,7 @@ impl GrowthWatch {
         let live = ends.iter().map(|&end| live_bytes(&events[..end]));
         let live: Vec<i128> = live.collect();
         let (Some(first), Some(last)) = (live.first(), live.last()) else {
-            panic!("scope {scope:?} was entered and left less than once");
+            panic!("scope {scope:?} was never entered and left");
         };
         assert_eq!(
             ends.len() as u64,
@@ -269,7 +270,8 @@ impl GrowthWatch {
         };
         let lines = measured.lines(measured.lifetimes.iter().filter(after_first));
         panic!(
-            "scope {scope:?} left {} more behind after {entries} more entries ({} bytes each); allocated since and still live:{lines}",
+            "scope {scope:?} grew by {} in {entries} more entries ({} bytes each); \
+             allocated since and still live:{lines}",
             ByteSize(grown_bytes),
             grown_bytes / entries,
         );

@@ -34,8 +34,8 @@ fn search(tokens: TokenStream, found: &mut Option<Error>) {
 fn note_await(word: &TokenTree, found: &mut Option<Error>) {
     let error = Error::new(
         word.span(),
-        "`.await` cannot stand in the block of a scope, which belongs to one thread from entry to \
-         exit; await before or after it",
+        "`.await` cannot be used in the block of a scope, which belongs to one thread from entry \
+         to exit: await before or after the block",
     );
     match found {
         Some(first) => first.combine(error),

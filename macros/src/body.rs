@@ -135,6 +135,6 @@ fn is_punct(token: &TokenTree, character: char) -> bool {
 fn not_last(span: Span) -> Error {
     Error::new(
         span,
-        "nothing may follow the block of the scope; options stand before it",
+        "nothing may follow the block of the scope: write options before the block",
     )
 }

@@ -79,7 +79,7 @@ fn key_of(word: &Ident) -> Result<Key> {
     known.ok_or_else(|| {
         Error::new(
             word.span(),
-            format!("unknown option `{word}`; the options are `policy`, `max_bytes` and `device`"),
+            format!("unknown option `{word}`, expected `policy`, `max_bytes` or `device`"),
         )
     })
 }
@@ -88,6 +88,6 @@ pub(crate) fn no_value(key: Key, span: Span) -> Error {
     let word = key.word();
     Error::new(
         span,
-        format!("the option `{word}` has no value; write `{word} = …`"),
+        format!("the option `{word}` has no value: write `{word} = …`"),
     )
 }

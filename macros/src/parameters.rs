@@ -105,7 +105,7 @@ pub(crate) fn member(field: &Field, number: usize) -> (Member, String) {
 /// Returns whether a field has the attribute `#[parameters(skip)]`.
 pub(crate) fn is_skipped(field: &Field) -> Result<bool> {
     let mut skipped = false;
-    let problem = "a field is `#[parameters(skip)]`, or nothing";
+    let problem = "unknown option of a field, expected `#[parameters(skip)]`";
     each_option(&field.attrs, ("skip", problem), &mut |_| {
         skipped = true;
         Ok(())
@@ -117,7 +117,7 @@ pub(crate) fn is_skipped(field: &Field) -> Result<bool> {
 /// path)]`.
 pub(crate) fn krate(input: &DeriveInput) -> Result<Path> {
     let mut krate: Path = syn::parse_quote!(::cachescope);
-    let problem = "a structure is `#[parameters(crate = path)]`, or nothing";
+    let problem = "unknown option of a structure, expected `#[parameters(crate = path)]`";
     each_option(&input.attrs, ("crate", problem), &mut |meta| {
         krate = meta.value()?.parse()?;
         Ok(())

@@ -63,7 +63,7 @@ impl Parse for Uncached {
         if input.is_empty() {
             return Err(Error::new(
                 input.span(),
-                "`uncached!` needs a block or an expression to run",
+                "`uncached!` needs a block or an expression",
             ));
         }
         let body = if only_braces_remain(input) {
@@ -185,7 +185,7 @@ fn no_block(name: &Name, last_option: Option<&ScopeOption>, end: Span) -> Error 
         (Some(Expr::Struct(taken)), _, _) => no_comma(taken.brace_token.span.open()),
         _ => Error::new(
             end,
-            "the scope has no block; end the call with `{ … }` or `< … >`",
+            "the scope has no block: end the call with `{ … }` or `< … >`",
         ),
     }
 }
@@ -193,7 +193,7 @@ fn no_block(name: &Name, last_option: Option<&ScopeOption>, end: Span) -> Error 
 fn no_name(span: Span) -> Error {
     Error::new(
         span,
-        "the name of the scope is missing; it stands first, as in `cache_scope!(\"loop\", { … })`",
+        "the name of the scope is missing: write it first, as in `cache_scope!(\"loop\", { … })`",
     )
 }
 
@@ -354,8 +354,8 @@ mod tests {
             ("n, < || ->", "closing `>` must be the last"),
             ("n, < a =>", "closing `>` must be the last"),
             ("n, <", "closing `>` must be the last"),
-            ("n, { f().await }", "`.await` cannot stand"),
-            ("n, < f().await >", "`.await` cannot stand"),
+            ("n, { f().await }", "`.await` cannot be used"),
+            ("n, < f().await >", "`.await` cannot be used"),
         ] {
             let found = refusal(call);
             assert!(found.contains(message), "{call}: {found}");
@@ -378,6 +378,6 @@ mod tests {
         assert!(body("\"n\", { a }").contains("takes one block or one expression"));
         assert!(body("a; b").contains("takes one block or one expression"));
         assert!(body("let a = b").contains("takes one block or one expression"));
-        assert!(body("f().await").contains("`.await` cannot stand"));
+        assert!(body("f().await").contains("`.await` cannot be used"));
     }
 }

@@ -58,8 +58,15 @@ pub(in crate::array) fn fill(
 fn writable(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
     let capacity = buffer.size_bytes();
     let within = first <= capacity && count <= capacity - first;
-    assert!(within, "{count} bytes from {first} on exceed {capacity}");
-    assert_eq!(buffer.holders(), 1, "wrote to memory that arrays share");
+    assert!(
+        within,
+        "{count} bytes from byte {first} exceed the buffer of {capacity} bytes"
+    );
+    assert_eq!(
+        buffer.holders(),
+        1,
+        "several arrays share the memory to write"
+    );
     buffer.track_use(Use::Write);
     DevicePtr(buffer.address()).offset(first as u64)
 }

@@ -40,7 +40,7 @@ fn not_broadcast(operation: &str, shapes: &[&Shape]) -> String {
         let other = lengths.find(|&length| length != first)?;
         Some((axis + 1, first, other))
     });
-    let (axis, first, other) = conflict.expect("some axis has two lengths");
+    let (axis, first, other) = conflict.expect("an axis of the operands has two lengths");
     let named = shapes.iter().filter(|shape| shape.ndim > 0);
     let named: Vec<String> = named.map(ToString::to_string).collect();
     let (last, before) = named.split_last().expect("two shapes differ");

@@ -183,7 +183,7 @@ impl<T: AnyElement> Array<T> {
             return Err(Error::new(
                 ErrorCode::Count,
                 format!(
-                    "{} elements do not fill the shape {shape} of {expected}",
+                    "{} elements are given, the shape {shape} has {expected}",
                     values.len()
                 ),
             ));

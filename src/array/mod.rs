@@ -65,7 +65,7 @@ impl<T: AnyElement> Array<T> {
     /// Panics if the elements are not of type `T`.
     #[inline(always)]
     pub(crate) fn from_erased(erased: AnyArray) -> Self {
-        assert!(erased.dtype == T::DTYPE, "the types are one");
+        assert!(erased.dtype == T::DTYPE, "the element types are equal");
         Self {
             erased,
             element: PhantomData,
@@ -95,7 +95,7 @@ impl<T: AnyElement> Array<T> {
     #[inline(always)]
     pub(crate) fn downcast_ref<U: AnyElement>(&self) -> &Array<U> {
         let array: &dyn Any = self;
-        array.downcast_ref().expect("the types are one")
+        array.downcast_ref().expect("the element types are equal")
     }
 
     /// Like [`downcast_ref`](Self::downcast_ref), by value.

@@ -254,7 +254,7 @@ impl Shape {
         if others == 0 {
             return Err(self.not_inferred(
                 own,
-                format_args!("axis {axis} beside an axis of length 0 may have any length"),
+                format_args!("the length of axis {axis} is ambiguous beside an axis of length 0"),
             ));
         }
         let count = own.checked_len()?;
@@ -262,7 +262,7 @@ impl Shape {
             return Err(self.not_inferred(
                 own,
                 format_args!(
-                    "{count} elements do not divide by the {others} of the axes beside axis {axis}"
+                    "{count} elements do not divide by {others}, the product of the other lengths"
                 ),
             ));
         }

@@ -29,8 +29,8 @@ pub(crate) struct Writer<'s, T: AnyElement> {
 #[derive(Debug)]
 pub(crate) struct ByteWriter<'s> {
     buffer: Buffer,
-    // Borrowed, and the layout made at the end, because moving either costs more than a small
-    // array's memory.
+    // The shape is borrowed, and only `finish` creates the layout. A move of a shape or a layout
+    // takes longer than the allocation of a small array.
     shape: &'s Shape,
     pub(crate) dtype: DType,
     uploaded: usize,
@@ -88,15 +88,15 @@ impl<'s> ByteWriter<'s> {
         Ok(())
     }
 
-    /// Returns the array, every byte of which must have been written.
+    /// Returns the array. Every byte of the array must have been written.
     ///
     /// # Panics
     ///
-    /// Panics if a byte is missing.
+    /// Panics if a byte has not been written.
     #[inline]
     pub(crate) fn finish(self) -> AnyArray {
         let remaining = self.remaining();
-        assert_eq!(remaining, 0, "finished an array with unwritten elements");
+        assert_eq!(remaining, 0, "the array has unwritten elements");
         AnyArray::of_shape(self.buffer, self.shape, self.dtype)
     }
 }

@@ -14,22 +14,22 @@ pub(super) const DROPPED: &str = "it has dropped the group";
 
 #[cold]
 pub(super) fn rank_gone(operation: &str, rank: usize, reason: &str) -> Error {
-    let text = format!("{operation}: rank {rank} takes part no longer: {reason}");
+    let text = format!("{operation}: rank {rank} no longer participates: {reason}");
     Error::new(ErrorCode::Gone, text)
 }
 
 /// Returns the error of each call that this rank issues after it has left.
 #[cold]
 pub(super) fn has_left(reason: &str) -> Error {
-    let text = format!("this rank takes part no longer: {reason}");
+    let text = format!("this rank no longer participates: {reason}");
     Error::new(ErrorCode::Gone, text)
 }
 
 #[cold]
 pub(super) fn deadlocked(operation: &str, own: usize, other: usize) -> Error {
     let text = format!(
-        "{operation}: ranks {own} and {other} wait for each other, each in another call: groups that share ranks are used in \
-         one order on all of them"
+        "{operation}: deadlock: ranks {own} and {other} wait for each other in different calls: \
+         use groups that share ranks in one order on all ranks"
     );
     Error::new(ErrorCode::Deadlock, text)
 }
@@ -42,6 +42,6 @@ pub(super) fn timed_out(operation: &str, timeout: Duration, missing: &[usize]) -
         [_] => format!("rank {ranks} has"),
         _ => format!("ranks {ranks} have"),
     };
-    let text = format!("{operation}: {who} not come within {timeout:?}");
+    let text = format!("{operation}: {who} not made the matching call within {timeout:?}");
     Error::new(ErrorCode::Late, text)
 }

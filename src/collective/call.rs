@@ -161,8 +161,9 @@ impl Call {
             false => ErrorKind::InvalidArgument,
         };
         let name = self.operation.name();
-        let text =
-            format!("{name}: the ranks do not agree: here it is {self}, on rank {rank} {other}");
+        let text = format!(
+            "{name}: the calls of the ranks differ: {self} on this rank, {other} on rank {rank}"
+        );
         Err(Error::new(kind, text))
     }
 
@@ -176,7 +177,7 @@ impl Call {
             true => ErrorKind::ShapeMismatch,
             false => ErrorKind::InvalidArgument,
         };
-        let text = format!("recv: rank {from} sends {sent}, and this rank receives {self}");
+        let text = format!("recv: rank {from} sends {sent}, this rank expects {self}");
         Err(Error::new(kind, text))
     }
 }

@@ -220,7 +220,10 @@ impl StealWork for CallQueue {
         }
         let (engine, job) = (state.engine.take(), state.waiting.pop_front());
         drop(state);
-        self.run(engine.expect("it is here"), job.expect("there is one"));
+        self.run(
+            engine.expect("the state has an engine"),
+            job.expect("the state has a waiting job"),
+        );
         true
     }
 }
@@ -237,7 +240,7 @@ fn yield_to_waiters() {
 
 #[cold]
 pub(super) fn ended() -> Error {
-    let text = "the group is used after its end: the ranks of its world have ended";
+    let text = "the group cannot be used after its end: the ranks of its world have ended";
     Error::new(ErrorKind::InvalidArgument, text)
 }
 

@@ -139,7 +139,7 @@ impl HostCarrier {
         let place = same.iter().position(|rank| rank == own);
         let members = Members {
             group: of(same[0]).2,
-            own: place.expect("a rank has its own color"),
+            own: place.expect("a rank is among the ranks of its color"),
             ranks: same.into_iter().map(|rank| ranks[rank]).collect(),
         };
         Ok(Self::new(Arc::clone(&self.worker), members))

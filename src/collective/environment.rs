@@ -151,8 +151,12 @@ fn address(variable: Lookup<'_>, is_slurm: bool) -> Result<(String, u16)> {
         None if is_slurm => {
             let name = "SLURM_STEP_NODELIST";
             let nodes = variable(name).ok_or_else(|| invalid(name, "it is not set"))?;
-            first_node(&nodes)
-                .ok_or_else(|| invalid(name, &format!("`{nodes}` begins with no name of a node")))?
+            first_node(&nodes).ok_or_else(|| {
+                invalid(
+                    name,
+                    &format!("`{nodes}` does not begin with the name of a node"),
+                )
+            })?
         }
         host => host.ok_or_else(|| invalid("MASTER_ADDR", "it is not set"))?,
     };

@@ -73,7 +73,8 @@ impl MessageHeader {
     /// Decodes the header of another rank.
     pub(super) fn of(words: &[u64]) -> Result<Self> {
         Self::read(words).ok_or_else(|| {
-            let text = "a rank sends what this one cannot read: it runs another version";
+            let text = "a rank sent a header that this rank cannot read: run one version of the \
+                        library on all ranks";
             Error::new(ErrorKind::Communication, text)
         })
     }

@@ -50,7 +50,9 @@ impl<'a> Spans<'a> {
 
     pub(super) fn device(&self) -> &'a Device {
         let span = self.source.or(self.target);
-        span.expect("a call has memory").buffer.device()
+        span.expect("a call has a source or a target")
+            .buffer
+            .device()
     }
 
     /// Orders `user`, a stream or a host stream's next event, after all uses of the memory so far.

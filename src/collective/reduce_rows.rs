@@ -115,7 +115,7 @@ impl Steps {
                 }
             });
         }
-        let sum = sum.expect("a group has a rank");
+        let sum = sum.expect("a group has at least one rank");
         let result = self.divide.map_or(sum, |divide| {
             apply(divide, sum, ranks.as_ptr().cast(), unused(sum))
         });

@@ -52,7 +52,7 @@ impl Group {
         body: impl Fn(Self) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
         if size == 0 {
-            let text = "Group::threads: a group has at least one rank";
+            let text = "Group::threads: the group has 0 ranks, expected at least 1";
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let device = Device::current();
@@ -83,7 +83,9 @@ impl Group {
     /// Returns a group whose only rank is this process.
     #[track_caller]
     pub(super) fn alone() -> Result<Self> {
-        let engine = ThreadEngine::world(1).pop().expect("it has one rank");
+        let engine = ThreadEngine::world(1)
+            .pop()
+            .expect("the world has one rank");
         let (worker, _) = Worker::start(0, Box::new(engine))?;
         Ok(Self::over(Carrier::Host(HostCarrier::new(
             worker,

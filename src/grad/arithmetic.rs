@@ -235,7 +235,8 @@ impl MapArrays for Mapping<'_> {
         if T::DTYPE != self.dtype {
             let [found, expected] = [T::DTYPE, self.dtype].map(DType::name);
             let text = format!(
-                "map: `{name}` has the type {found}, the function is of {expected}: implement MapArrays for several types"
+                "map: `{name}` has the type {found}, the function takes {expected}: implement \
+                 MapArrays to map several types"
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }

@@ -49,8 +49,9 @@ use crate::error::Result;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be converted to another element type",
-    label = "this is no array of floats, and no structure of them with a type parameter",
-    note = "a structure with a type parameter, `struct Network<T: Float = f32>`, is marked `#[derive(Parameters, CastParameters)]`"
+    label = "expected an array of floats, or a structure of arrays of floats with a type parameter",
+    note = "to convert a structure, give it a type parameter, as in `struct Network<T: Float = \
+            f32>`, and write `#[derive(Parameters, CastParameters)]`"
 )]
 pub trait CastParameters: Parameters {
     /// The structure with elements of another type.
@@ -137,7 +138,7 @@ impl<P: CastParameters, const N: usize> CastParameters for [P; N] {
             parts.push(own.cast()?);
         }
         let parts: Result<[P::Cast<U>; N], _> = parts.try_into();
-        Ok(parts.unwrap_or_else(|_| unreachable!("there are as many")))
+        Ok(parts.unwrap_or_else(|_| unreachable!("the number of parts is unchanged")))
     }
 }
 

@@ -123,7 +123,7 @@ impl<P: Parameters, const N: usize> Parameters for [P; N] {
             .map(|(index, own)| map_part(&index, own, map))
             .collect();
         let mapped: Result<Self, _> = mapped?.try_into();
-        Ok(mapped.unwrap_or_else(|_| unreachable!("there are as many")))
+        Ok(mapped.unwrap_or_else(|_| unreachable!("the number of parts is unchanged")))
     }
 
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()> {

@@ -17,10 +17,10 @@ use crate::sync::OfThisThread;
 
 /// A value whose gradients are computed: an array of rank 0, or an expression of rank 0.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no loss that gradients can be computed of",
-    label = "this is no array of floats, and no expression of them",
-    note = "the closure returns an array: if it ends in `.item()?`, return the array, without `.item()?`",
-    note = "a `Result` inside of `Ok` is opened first: write `?` behind it"
+    message = "gradients of `{Self}` cannot be computed",
+    label = "expected an array or an expression of floats",
+    note = "the closure must return an array: if it ends in `.item()?`, remove `.item()?`",
+    note = "if the closure returns a `Result` inside of `Ok`, write `?` after the inner `Result`"
 )]
 pub trait Loss {
     /// The type of the value.
@@ -230,7 +230,7 @@ thread_local! {
 }
 
 /// A guard that makes backward passes check for NaN, from [`detect_anomaly`].
-#[must_use = "gradients are looked through while this lives"]
+#[must_use = "gradients are checked only until this guard drops"]
 #[derive(Debug)]
 pub struct AnomalyGuard {
     did: bool,
@@ -290,7 +290,7 @@ pub(super) fn check_value<T: Float>(function: &str, loss: &Array<T>) -> Result<(
 #[track_caller]
 fn no_value(function: &str, shape: &Shape) -> Error {
     let text = format!(
-        "{function}: the gradient of one value is computed, not of the shape {shape}: sum or average it"
+        "{function}: the loss has the shape {shape}, expected one value: sum or average it"
     );
     Error::new(ErrorKind::InvalidShape, text)
 }
@@ -300,9 +300,9 @@ fn no_value(function: &str, shape: &Shape) -> Error {
 #[track_caller]
 pub(super) fn unreached(function: &str) -> Error {
     let text = format!(
-        "{function}: no parameter reaches the loss, so that all gradients would be zeros: compute it from the tracked parameters, \
-         which are the argument of the closure or the result of `Tape::track`, and not from captured arrays or from numbers that \
-         `to_vec` or `item` read"
+        "{function}: the loss depends on no parameter, so all gradients would be zeros: compute \
+         it from the tracked parameters (the argument of the closure, or the result of \
+         `Tape::track`), not from captured arrays or from numbers that `to_vec` or `item` read"
     );
     Error::new(ErrorCode::Unreached, text)
 }

@@ -6,7 +6,7 @@ use super::buffers::MapBuffers;
 use crate::array::{Array, Float};
 use crate::error::Result;
 
-/// An array that gradients are computed for, or a structure of such arrays.
+/// An array that gradients are computed for, or a structure of arrays of floats.
 ///
 /// `#[derive(Parameters)]` implements this trait for any `struct` whose fields are arrays of floats
 /// or implement `Parameters`. `Vec`, `Option`, `Box`, arrays `[P; N]` and tuples of up to four
@@ -39,9 +39,9 @@ use crate::error::Result;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` holds no parameters",
-    label = "this is no array of floats, and no structure of them",
-    note = "a field that is no parameter, such as a rate or a name, is marked `#[parameters(skip)]`",
-    note = "a structure of parameters is marked `#[derive(Parameters)]`"
+    label = "expected an array of floats, or a structure of arrays of floats",
+    note = "to exclude a field, such as a rate or a name, write `#[parameters(skip)]` before it",
+    note = "to make a structure of parameters, write `#[derive(Parameters)]` before it"
 )]
 pub trait Parameters: Sized {
     /// Returns a structure of this type, in which `map` has replaced each array.

@@ -54,7 +54,10 @@ pub fn jvp<P: Parameters, T: Float>(
     let mut tape = Tape::begin_nested("jvp")?;
     #[cfg_attr(
         not(feature = "linalg"),
-        expect(unused_mut, reason = "only factorizations ask")
+        expect(
+            unused_mut,
+            reason = "only the derivatives of factorizations need `mut`"
+        )
     )]
     let mut parameters = tape.track(parameters)?;
     let value = {
@@ -123,7 +126,10 @@ pub fn hvp<P: Parameters, L: Loss>(
     let mut tape = Tape::begin_nested("hvp")?;
     #[cfg_attr(
         not(feature = "linalg"),
-        expect(unused_mut, reason = "only factorizations ask")
+        expect(
+            unused_mut,
+            reason = "only the derivatives of factorizations need `mut`"
+        )
     )]
     let mut tracked = tape.track(parameters)?;
     let loss = {

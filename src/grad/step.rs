@@ -104,7 +104,7 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
 /// The parameters, in the order of the next backward pass.
 #[cfg_attr(
     not(feature = "collective"),
-    expect(dead_code, reason = "groups of ranks read it")
+    expect(dead_code, reason = "only groups of ranks read the order")
 )]
 pub(crate) struct Order<'a> {
     /// The tape's variable of each parameter.
@@ -168,8 +168,8 @@ fn step_all<P: Parameters, T: Float>(
     // norm, this call updates all parameters.
     step(&mut rest, 0, norm).at_caller()?;
     if tape.variables.iter().any(|&variable| rest.has(variable)) {
-        let text = "checkpoint: the function read a parameter only when it ran again, after the step of that parameter: it must compute the \
-                    same in both runs";
+        let text = "checkpoint: the function read a parameter only in its second run, after the \
+                    step of the parameter: compute the same values in both runs";
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     tape.check_gradients(is_reached || has_constants())

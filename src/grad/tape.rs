@@ -46,7 +46,7 @@ use crate::sync::OfThisThread;
 /// let tape = cachescope::grad::Tape::begin().unwrap();
 /// std::thread::spawn(move || drop(tape));
 /// ```
-#[must_use = "what is computed from its variables is tracked while it lives"]
+#[must_use = "operations on the variables are tracked only until the tape drops"]
 #[derive(Debug)]
 pub struct Tape {
     /// The public function that computes the gradients, as error messages name it.
@@ -380,7 +380,8 @@ fn no_variable() -> Error {
 #[cold]
 fn a_view([own, whole]: [&Shape; 2]) -> Error {
     let text = format!(
-        "gradients: a view of shape {own} of a variable of shape {whole}: pass the variable, and take the view of its gradient"
+        "gradients: the array is a view of shape {own} of a variable of shape {whole}: pass the \
+         variable, and take the view of its gradient"
     );
     Error::new(ErrorKind::InvalidArgument, text)
 }
@@ -388,7 +389,8 @@ fn a_view([own, whole]: [&Shape; 2]) -> Error {
 #[cold]
 fn twice(shape: &Shape) -> Error {
     let text = format!(
-        "gradients: a variable of shape {shape} is named twice: pass it once, and clone its gradient"
+        "gradients: a variable of shape {shape} is passed twice: pass it once, and clone its \
+         gradient"
     );
     Error::new(ErrorKind::InvalidArgument, text)
 }

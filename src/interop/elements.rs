@@ -6,11 +6,11 @@ use std::io::{self, Read, Write};
 use crate::array::{AnyArray, ByteWriter, DType, HostView};
 use crate::error::{Error, Result};
 
-/// The size of the buffer.
+/// The size of the buffer, in bytes.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Reads the elements of an array, which `writer` makes. Swaps their bytes if `is_swapped`, for
-/// files of the other byte order.
+/// Reads the elements of an array from `reader` into `writer`. If `is_swapped`, swaps the bytes of
+/// each element, for files of the other byte order.
 ///
 /// `failed` makes the error of a short read, from the number of bytes that were read.
 #[track_caller]
@@ -43,8 +43,8 @@ pub(crate) fn read(
     Ok(writer.finish())
 }
 
-/// Writes the elements of `array`. Swaps their bytes if `is_swapped`, for files of the other byte
-/// order.
+/// Writes the elements of `array`. If `is_swapped`, swaps the bytes of each element, for files of
+/// the other byte order.
 #[track_caller]
 pub(crate) fn write(
     out: &mut dyn Write,

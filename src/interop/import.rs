@@ -80,9 +80,9 @@ pub(super) fn check_address<T>(operation: &str, address: u64, size_bytes: usize)
     let why = if address == 0 && size_bytes > 0 {
         "is null".to_owned()
     } else if !address.is_multiple_of(align_bytes) {
-        format!("is not aligned to {align_bytes} bytes, as an element is")
+        format!("is not aligned to {align_bytes} bytes, the alignment of an element")
     } else if address.checked_add(size_bytes as u64).is_none() {
-        format!("is not followed by {size_bytes} bytes")
+        format!("leaves fewer than {size_bytes} bytes of the address space")
     } else {
         return Ok(());
     };

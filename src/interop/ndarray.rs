@@ -93,7 +93,7 @@ impl<T: AnyElement, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
             return Err(Error::new(
                 ErrorKind::InvalidShape,
                 format!(
-                    "to_ndarray: the shape {} has rank {}, not {rank}",
+                    "to_ndarray: the shape {} has rank {}, expected {rank}",
                     array.layout().shape(),
                     array.ndim()
                 ),

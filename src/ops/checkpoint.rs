@@ -102,7 +102,8 @@ fn check_values<T: Float>(again: &Array<T>, first: &Array<T>) -> Result<()> {
     if !again.ne(first).and(are_numbers).any()?.item()? {
         return Ok(());
     }
-    let text = "checkpoint: the function gave other values when it was run again: it depends on more than its inputs";
+    let text = "checkpoint: the function returned other values in its second run: compute the \
+                values from the inputs only";
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
@@ -110,7 +111,8 @@ fn check_values<T: Float>(again: &Array<T>, first: &Array<T>) -> Result<()> {
 #[track_caller]
 fn differs(first: &Shape, second: &Shape) -> Error {
     let text = format!(
-        "checkpoint: the function gave the shape {first} at first, and {second} when it was run again"
+        "checkpoint: the function returned the shape {first} in its first run, and {second} in \
+         its second run"
     );
     Error::new(ErrorKind::InvalidArgument, text)
 }

@@ -21,7 +21,7 @@ fn that_are_none_or_not_square() {
     refused(linalg::cholesky(&wide), KIND, &square("cholesky"));
     refused(linalg::eigh(&wide), KIND, &square("eigh"));
     refused(linalg::eigvalsh(&wide), KIND, &square("eigvalsh"));
-    let none = |operation| [operation, "[3]", "no matrices", "last two axes"];
+    let none = |operation| [operation, "[3]", "fewer than two axes", "in the last two"];
     refused(linalg::inv(&vector), KIND, &none("inv"));
     refused(linalg::qr(&vector), KIND, &none("qr"));
     refused(linalg::svd(&vector), KIND, &none("svd"));

@@ -43,10 +43,10 @@ fn of_views_name_the_operation_and_the_shape() {
         a.broadcast_to([3, 3]) => format!("broadcast_to: {matrix} does not broadcast to [3, 3]");
         a.windows(&[4]) => format!("windows: a window of length 4 is longer than axis 1 of length 3 of {matrix}");
         a.windows(&[1, 1, 1]) => format!("windows: the 3 sizes [1, 1, 1] are more than the 2 axes of {matrix}");
-        a.reshape([4, 2]) => format!("reshape: {matrix} of 6 elements does not reshape to [4, 2] of 8");
-        a.reshape([4, INFER]) => format!("reshape: {matrix} does not reshape to [4, INFER]: 6 elements do not divide by the 4 of the axes beside axis 1");
+        a.reshape([4, 2]) => format!("reshape: {matrix} of 6 elements does not reshape to [4, 2] of 8 elements");
+        a.reshape([4, INFER]) => format!("reshape: {matrix} does not reshape to [4, INFER]: 6 elements do not divide by 4, the product of the other lengths");
         a.reshape([INFER, INFER]) => format!("reshape: {matrix} does not reshape to [INFER, INFER]: axes 0 and 1 are both INFER, expected at most one");
-        ones(&[0, 3]).reshape([0, INFER]) => "reshape: the shape [0, 3] does not reshape to [0, INFER]: axis 1 beside an axis of length 0 may have any length";
+        ones(&[0, 3]).reshape([0, INFER]) => "reshape: the shape [0, 3] does not reshape to [0, INFER]: the length of axis 1 is ambiguous beside an axis of length 0";
         a.item() => format!("item: {matrix} has 6 elements, expected 1");
         meshgrid(&[&a]) => "meshgrid: array 0 has the shape [2, 3], expected a vector";
     }
@@ -73,7 +73,7 @@ fn of_copies_name_the_operation_and_the_shapes() {
         ones(&[2, 0]).pad_with(&[(0, 0), (1, 0)], PadMode::Edge) => "pad_with: axis 1 of length 0 of the shape [2, 0] has no elements for the margins [(0, 0), (1, 0)]";
         a.select_by(&wide) => "select_by: the mask [2, 4] does not fit the array [2, 3]: expected the lengths of its leading axes";
         target.masked_assign(&wide, 1.0) => "masked_assign: the mask [2, 4] does not broadcast to the array [2, 3]";
-        a.topk(4, 1) => "topk: k is 4, more than axis 1 of length 3 of the shape [2, 3] has";
+        a.topk(4, 1) => "topk: k is 4, expected at most 3, the length of axis 1 of the shape [2, 3]";
         a.searchsorted(&v) => "searchsorted: the sorted array has the shape [2, 3], expected one axis";
         a.quantile(1.5, 0) => "quantile: q is 1.5, expected a number from 0 to 1";
         v.tril(0) => "tril: the shape [3] has rank 1, expected at least two axes";
@@ -106,16 +106,16 @@ fn of_products_and_layers_name_what_was_expected() {
     let (image, kernel) = (ones(&[1, 3, 5, 5]), ones(&[2, 4, 3, 3]));
     let plain = ConvOptions::default();
     says! {
-        a.matmul(&b) => "matmul: the shapes [2, 3] and [2, 4] do not multiply: expected as many columns on the left, 3, as rows on the right, 2";
-        a.matmul(&ones(&[])) => "matmul: the shapes [2, 3] and [] do not multiply: expected at least one axis of each";
-        ones(&[3, 2, 3]).matmul(&ones(&[2, 3, 4])) => "matmul: the shapes [3, 2, 3] and [2, 3, 4] do not multiply: before the last two axes, [3] and [2] do not broadcast";
-        v.dot(&ones(&[4])) => "dot: the shapes [3] and [4] do not multiply: expected vectors of one length";
+        a.matmul(&b) => "matmul: the shapes [2, 3] and [2, 4] do not multiply: the left operand has 3 columns, the right operand has 2 rows";
+        a.matmul(&ones(&[])) => "matmul: the shapes [2, 3] and [] do not multiply: expected at least one axis in each";
+        ones(&[3, 2, 3]).matmul(&ones(&[2, 3, 4])) => "matmul: the shapes [3, 2, 3] and [2, 3, 4] do not multiply: the axes before the last two, [3] and [2], do not broadcast";
+        v.dot(&ones(&[4])) => "dot: the shapes [3] and [4] do not multiply: expected vectors of equal length";
         a.outer(&v) => "outer: the shapes [2, 3] and [3] do not multiply: expected two vectors";
         einsum("ij,jk->ik", (&a, &b)) => "einsum: the letter j has length 3 in operand 0 of shape [2, 3] and length 2 in operand 1 of shape [2, 4]";
-        einsum("ij", (&a, &b)) => "einsum: \"ij\" names 1 operand, expected as many as are given, 2";
+        einsum("ij", (&a, &b)) => "einsum: \"ij\" names 1 operand, expected 2";
         einsum("i,jk", (&a, &b)) => "einsum: \"i,jk\" names 1 axis of operand 0, which has the shape [2, 3] of rank 2";
-        attention(&q, &k, &q, false) => "attention: q [2, 8, 64], k [2, 8, 32] and v [2, 8, 64] do not fit: the last axis of q has length 64, that of k has 32";
-        attention(&q, &q, &k.slice(s![.., 1.., ..]).unwrap(), true) => "attention: q [2, 8, 64], k [2, 8, 64] and v [2, 7, 32] do not fit: axis -2 of k has length 8, that of v has 7";
+        attention(&q, &k, &q, false) => "attention: q [2, 8, 64], k [2, 8, 32] and v [2, 8, 64] do not fit: the last axis of q has length 64, the last axis of k has length 32";
+        attention(&q, &q, &k.slice(s![.., 1.., ..]).unwrap(), true) => "attention: q [2, 8, 64], k [2, 8, 64] and v [2, 7, 32] do not fit: axis -2 of k has length 8, axis -2 of v has length 7";
         image.conv2d(&kernel, plain) => "conv2d: input [1, 3, 5, 5] and kernel [2, 4, 3, 3] do not fit: the input has 3 channels, expected 1 group of 4";
         image.conv2d(&ones(&[2, 3, 7, 3]), plain) => "conv2d: input [1, 3, 5, 5] and kernel [2, 3, 7, 3] do not fit: the kernel spans 7 elements along axis 2, the padded input has 5";
         ones(&[1, 1, 4]).conv1d(&ones(&[1, 1, 5]), plain) => "conv1d: input [1, 1, 4] and kernel [1, 1, 5] do not fit: the kernel spans 5 elements along axis 2, the padded input has 4";
@@ -153,7 +153,7 @@ fn of_two_devices_name_which_operand_is_where() -> Result<()> {
         false => "host",
     };
     let ends = |one: &str, two: &str| {
-        format!("{one} is on {here}, {two} on {place}; move one with `.to_device(&device)`")
+        format!("{one} is on {here}, {two} on {place}: move one with `.to_device(&device)`")
     };
     let sides = ends("the left operand [2, 3]", "the right operand [2, 3]");
     says! {

@@ -102,11 +102,11 @@ fn order_statistics_that_there_are_not() {
         refused(a.quantile(q, 0), KIND, &["quantile", &named, "from 0 to 1"]);
     }
     let none = ones(&[2, 0]);
-    refused(none.median(1), KIND, &["median", "nothing", "[2, 0]"]);
+    refused(none.median(1), KIND, &["median", "no elements", "[2, 0]"]);
     refused(
         none.quantile(0.5, -1),
         KIND,
-        &["quantile", "nothing", "[2, 0]"],
+        &["quantile", "no elements", "[2, 0]"],
     );
     assert_eq!(none.median(0).unwrap().shape(), [0]);
     refused(a.median(2), KIND, &["median", "axis 2", "[2, 3]"]);

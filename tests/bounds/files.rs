@@ -261,7 +261,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
         fails(
             read,
             ErrorKind::Io,
-            "takes 4294967000 bytes, of which it has 150",
+            "takes 4294967000 bytes, the file has 150",
         );
         // The entry claims a larger size than deflate could produce from the stored data.
         let most = if is_deflated {
@@ -277,7 +277,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
             fails(
                 read_one("a", &[entry], false),
                 ErrorKind::Io,
-                &format!("room for {most}"),
+                &format!("at most {most}"),
             );
         }
         // The entry claims more stored bytes than the file has.
@@ -289,7 +289,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
         fails(
             read_one("a", &[entry], false),
             ErrorKind::Io,
-            "has room for",
+            "contains at most",
         );
     }
     // If deflate could have produced the claimed size, the error is found at the end of the data.
@@ -324,7 +324,7 @@ fn an_entry_is_as_long_as_its_array() {
         fails(
             read_one("a", &[entry], false),
             ErrorKind::Io,
-            "ends before its data do",
+            "data are longer than the array",
         );
         // The central directory claims one byte less, or one byte more, than the data have.
         let data = archives::npy_of_bytes(&[1, 2, 3, 4]);
@@ -350,7 +350,7 @@ fn an_entry_is_as_long_as_its_array() {
         fails(
             read_one("a", &[entry], false),
             ErrorKind::Io,
-            "ends before its data do",
+            "data are longer than the array",
         );
     }
 }
@@ -372,7 +372,7 @@ fn names_are_unique_and_stored_with_their_data() -> Result<()> {
     let [ones, twos] = [1, 2].map(|byte| archives::npy_of_bytes(&[byte; 3]));
     let of = |name, data: &[u8]| Entry::new(name, data, false);
     let both = [of("a.npy", &ones), of("a.npy", &twos)];
-    fails(read_one("a", &both, false), ErrorKind::Io, "same name");
+    fails(read_one("a", &both, false), ErrorKind::Io, "equal names");
     let renamed = Entry {
         names: ["a.npy", "b.npy"],
         ..of("b.npy", &twos)

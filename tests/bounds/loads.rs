@@ -46,7 +46,7 @@ fn a_load_takes_memory_by_what_is_loaded() -> Result<()> {
     let scratch = Scratch::new("longer.npz");
     scratch.hold(&bytes).unwrap();
     let (loaded, heap_bytes) = peak_of(|| files::load(&small, &scratch));
-    fails(loaded, ErrorKind::Io, "ends before its data do");
+    fails(loaded, ErrorKind::Io, "data are longer than the array");
     assert!(heap_bytes < 256 << 10, "{heap_bytes} of heap");
     Ok(())
 }

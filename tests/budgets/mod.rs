@@ -90,11 +90,11 @@ impl cachescope::grad::MapArrays for Numbers<'_> {
     }
 }
 
-/// Returns the number in the error's "the least budget is N bytes".
+/// Returns the number in the error's "expected at least N bytes".
 #[track_caller]
 fn least_bytes(error: impl Debug) -> u64 {
     let text = format!("{error:?}");
-    let (_, rest) = text.split_once("the least budget is ").expect(&text);
+    let (_, rest) = text.split_once("expected at least ").expect(&text);
     rest.split(' ').next().unwrap().parse().unwrap()
 }
 

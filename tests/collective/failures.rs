@@ -255,8 +255,11 @@ fn a_rank_that_hangs_is_named_in_time() {
         let text = outcome.unwrap_err().to_string();
         match rank {
             // Rank 1 calls after the other ranks have timed out.
-            1 => assert!(text.contains("takes part no longer"), "{text}"),
-            _ => assert!(text.contains("rank 1 has not come within 200ms"), "{text}"),
+            1 => assert!(text.contains("no longer participates"), "{text}"),
+            _ => assert!(
+                text.contains("rank 1 has not made the matching call within 200ms"),
+                "{text}"
+            ),
         }
     }
 }

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         return take_part(&name);
     }
     if !cfg!(feature = "mpi") {
-        println!("mpi: skipped: this build is without the feature `mpi`");
+        println!("mpi: skipped: built without the feature `mpi`");
         return ExitCode::SUCCESS;
     }
     if !has_mpirun() {

@@ -329,7 +329,7 @@ fn leaves_for(reason: &str, checks: bool, otherwise: &dyn Fn(&Group) -> Result<(
     assert_eq!(error.kind(), ErrorKind::Communication);
     // The other remaining rank may be the source of this text.
     let text = error.to_string();
-    let expected = format!("rank 2 takes part no longer: {reason}");
+    let expected = format!("rank 2 no longer participates: {reason}");
     assert!(text.contains(&expected), "{text}");
     assert!(began.elapsed() < Duration::from_secs(5));
     heard();
@@ -359,7 +359,7 @@ fn fails_long_before() -> Result<()> {
     }
     std::thread::sleep(Duration::from_secs(4));
     let error = group.barrier().unwrap_err().to_string();
-    let expected = "rank 2 takes part no longer: it failed: reshape: ";
+    let expected = "rank 2 no longer participates: it failed: reshape: ";
     assert!(error.contains(expected), "{error}");
     heard();
     Ok(())
@@ -393,7 +393,10 @@ fn hangs() -> Result<()> {
     let text = group.barrier().unwrap_err().to_string();
     // The waiting ranks do not time out simultaneously. The rank that times out first reports the
     // cause to the other rank.
-    assert!(text.contains("rank 1 has not come within 200ms"), "{text}");
+    assert!(
+        text.contains("rank 1 has not made the matching call within 200ms"),
+        "{text}"
+    );
     heard();
     Ok(())
 }
@@ -405,8 +408,11 @@ fn comes_late() -> Result<()> {
     }
     let text = group.barrier().unwrap_err().to_string();
     match group.rank() {
-        1 => assert!(text.contains("takes part no longer"), "{text}"),
-        _ => assert!(text.contains("rank 1 has not come within 200ms"), "{text}"),
+        1 => assert!(text.contains("no longer participates"), "{text}"),
+        _ => assert!(
+            text.contains("rank 1 has not made the matching call within 200ms"),
+            "{text}"
+        ),
     }
     heard();
     Ok(())

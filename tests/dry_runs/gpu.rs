@@ -28,7 +28,7 @@ fn calls_for_memory_are_charged_by_the_table() -> Result<()> {
     assert!(ledger.calls_of(DriverCall::MemCreate) > 0);
     let costs = DriverCosts::named("h100")?;
     assert!(ledger.microseconds() >= costs.nanos(DriverCall::MemCreate, 2 << 20) / 1e3);
-    assert!(run.to_string().contains("calls of the driver for memory"));
+    assert!(run.to_string().contains("driver calls for memory"));
     let host = dry_run(MetaOptions::default(), training)?;
     assert!(host.driver_ledger().is_none());
     Ok(())

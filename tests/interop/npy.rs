@@ -162,7 +162,11 @@ fn another_type_is_named_beside_the_requested_one() -> Result<()> {
     for descr in ["'<m8'", "'<U3'", "'|O'", "'é'", "[('a', '<f4')]"] {
         let dictionary = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': (0,), }}");
         let scratch = Scratch::holding("foreign.npy", &file(&dictionary, b""));
-        let names = [descr.trim_matches('\''), "no element type", "i32 ('<i4')"];
+        let names = [
+            descr.trim_matches('\''),
+            "not an element type",
+            "i32 ('<i4')",
+        ];
         fails(
             Array::<i32>::read_npy(&scratch),
             ErrorKind::InvalidArgument,
@@ -191,12 +195,12 @@ fn what_is_no_file_of_numpy_is_an_error() {
     fails(
         read(b"\x93NUMPX\x01\x00v\x00"),
         ErrorKind::Io,
-        &["no NumPy file"],
+        &["not a NumPy file"],
     );
     fails(
         read(b"\x93NUMPY\x04\x00v\x00"),
         ErrorKind::Io,
-        &["version 4.0"],
+        &["version is 4.0"],
     );
     fails(
         read(b"\x93NUMPY\x02\x00\xff\xff\xff\xff"),
@@ -206,7 +210,7 @@ fn what_is_no_file_of_numpy_is_an_error() {
     fails(
         read(b"\x93NUMPY\x01\x00\x02\x00\xff\xff"),
         ErrorKind::Io,
-        &["no text"],
+        &["not text"],
     );
     let nested = format!("{{'shape': {}", "(".repeat(60_000));
     let head = b"\x93NUMPY\x01\x00\x61\xea";
@@ -231,7 +235,7 @@ fn a_header_cannot_claim_more_than_the_file_has() -> Result<()> {
             "(3,)",
             &[0; 11][..],
             ErrorKind::Io,
-            "12 bytes, of which it has 11",
+            "12 bytes, the file has 11",
         ),
         ("(1099511627776,)", &[0; 4], ErrorKind::Io, "cut short"),
         (

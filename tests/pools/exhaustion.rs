@@ -212,7 +212,7 @@ fn the_report_advises_another_policy_for_bump_without_reuse() -> Result<()> {
     };
     let error = step().unwrap_err().to_string();
     assert!(
-        error.contains("remedy: under Bump the scope \"step\" reuses nothing before its exit"),
+        error.contains("remedy: under Bump, the scope \"step\" reuses no memory before its exit"),
         "{error}"
     );
     let policy = CacheConfig {

@@ -138,7 +138,7 @@ fn growth_from_entry_to_entry_names_the_line() {
         "{message}"
     );
     assert!(
-        message.contains("scope \"grows\" left 900 B more behind after 9 more entries"),
+        message.contains("scope \"grows\" grew by 900 B in 9 more entries"),
         "{message}"
     );
 }

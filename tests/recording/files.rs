@@ -136,7 +136,7 @@ fn files_that_cannot_be_are_refused() {
     assert!(
         refused
             .to_string()
-            .contains("report.docx: no known ending: .html, .pickle"),
+            .contains("report.docx: unknown ending, expected one of .html, .pickle"),
         "{refused}"
     );
     assert!(refused.to_string().contains("files.rs:"), "{refused}");

@@ -154,7 +154,7 @@ impl State {
         let mut entries = self.entered.iter().rev();
         let last = mine.or_else(|| entries.position(|(entered, _)| ptr::eq(*entered, cache)));
         let Some(last) = last else {
-            let text = format!("cs_exit: cache \"{}\" is not entered", cache.name);
+            let text = format!("cs_exit: the cache \"{}\" has not been entered", cache.name);
             return Err(Failure::new(Code::State, text));
         };
         self.entered.remove(self.entered.len() - 1 - last);
@@ -216,12 +216,15 @@ impl State {
     /// Starts a recording of the host's memory, for a report at `path`.
     pub(crate) fn record(&mut self, path: PathBuf) -> Outcome<()> {
         if let Some((_, path)) = &self.recording {
-            let text = format!("cs_record: {} is being recorded", path.display());
+            let text = format!(
+                "cs_record: the recording for {} has not ended: call cs_record_end first",
+                path.display()
+            );
             return Err(Failure::new(Code::State, text));
         }
         if Format::of(&path).is_none() {
             let text = format!(
-                "cs_record: {} has the ending of no report, expected one of {}",
+                "cs_record: {} has an unknown ending, expected one of {}",
                 path.display(),
                 Format::ENDINGS.join(", ")
             );
@@ -235,7 +238,7 @@ impl State {
     /// Stops the recording, and writes its report.
     pub(crate) fn record_end(&mut self) -> Outcome<()> {
         let Some((recording, path)) = self.recording.take() else {
-            let text = "cs_record_end: nothing is being recorded";
+            let text = "cs_record_end: no recording is active: call cs_record first";
             return Err(Failure::new(Code::State, text));
         };
         Ok(recording.write(path)?)

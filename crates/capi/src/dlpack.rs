@@ -62,7 +62,7 @@ pub(crate) unsafe fn export(
     }
     let is_type = matches!((code, bits), (0..=6, 8 | 16 | 32 | 64 | 128));
     let (true, Ok(code), Ok(bits)) = (is_type, u8::try_from(code), u8::try_from(bits)) else {
-        let text = format!("there are no elements of code {code} with {bits} bits");
+        let text = format!("the element type with code {code} and {bits} bits is unknown");
         return Err(refused(text));
     };
     let mut dims = vec![0; 2 * axes];
@@ -74,7 +74,7 @@ pub(crate) unsafe fn export(
     let room = unsafe { blocks::size_bytes(block) };
     let needed = set_strides(&mut dims).and_then(|count| count.checked_mul(u64::from(bits / 8)));
     if needed.is_none_or(|needed| needed > room as u64) {
-        let text = format!("the block has {room} bytes, fewer than the shape needs");
+        let text = format!("the block has {room} bytes, and the shape needs more");
         return Err(refused(text));
     }
     let (lengths, strides) = (dims.as_ptr(), dims[axes..].as_ptr());

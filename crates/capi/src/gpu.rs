@@ -143,7 +143,7 @@ impl Gpus {
     fn take(&mut self, address: u64) -> Outcome<Block> {
         self.blocks.remove(&address).ok_or_else(|| {
             let text =
-                format!("{address:#x} is no live block of cs_torch_malloc or cs_cupy_malloc");
+                format!("{address:#x} is not a live block of cs_torch_malloc or cs_cupy_malloc");
             Failure::new(Code::Argument, text)
         })
     }
@@ -164,7 +164,7 @@ fn address_of_stream(raw: usize) -> Outcome<usize> {
     match raw {
         LEGACY_STREAM => Ok(0),
         PER_THREAD_STREAM => {
-            let text = "the per-thread default stream is another stream on each thread: pass a \
+            let text = "the per-thread default stream differs from thread to thread: pass a \
                         stream of cudaStreamCreate";
             Err(Failure::new(Code::Argument, text))
         }

@@ -57,7 +57,7 @@ static void test_errors(void) {
     CHECK(strcmp(cs_last_error(), "") == 0);
     cs_options unknown = {"fastest", 0};
     CHECK(cs_cache_open("errors", &unknown) == NULL);
-    CHECK(strstr(cs_last_error(), "unknown policy \"fastest\": one of recycle") != NULL);
+    CHECK(strstr(cs_last_error(), "unknown policy \"fastest\", expected one of recycle") != NULL);
     CHECK(cs_torch_malloc(-1, 0, NULL) == NULL);
     CHECK(strstr(cs_last_error(), "bytes is -1") != NULL);
     CHECK(cs_torch_malloc(-123456789, 0, NULL) == NULL);

@@ -14,7 +14,7 @@ pub(crate) fn parse(name: &str) -> Result<Models, String> {
     let known = ALL.iter().position(|kind| kind.name() == name);
     known.map(|index| &ALL[index..=index]).ok_or_else(|| {
         let names: Vec<_> = ALL.iter().map(|kind| kind.name()).collect();
-        format!("no such model: one of {}, all", names.join(", "))
+        format!("unknown model, expected one of {}, all", names.join(", "))
     })
 }
 

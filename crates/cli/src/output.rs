@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::failure::ExitFailure;
 
 pub(crate) fn print_json(object: &impl Serialize) -> Result<(), ExitFailure> {
-    let text = serde_json::to_string_pretty(object).expect("plain numbers and names are JSON");
+    let text =
+        serde_json::to_string_pretty(object).expect("numbers and names can be written as JSON");
     print(&text)
 }
 

@@ -59,7 +59,7 @@ fn parse_capacity(text: &str) -> cachescope_tools::Result<u64> {
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
-        .map_err(|_| "a number of seconds is expected, such as 0.5".to_owned())?;
+        .map_err(|_| "expected a number of seconds, such as 0.5".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn run(options: &PlanArguments) -> Result<ExitCode, ExitFailure> {
     let plan = pack_constrained(&buffers, &goal);
     let seconds = begin.elapsed().as_secs_f64();
     validate_constrained(&buffers, &plan.offsets, plan.slab_bytes)
-        .expect("the planner checks what it places");
+        .expect("the planner returns valid plans");
 
     let capacity = options.capacity.unwrap_or(u64::MAX);
     if plan.slab_bytes > capacity {
@@ -151,7 +151,7 @@ fn failure_message(plan: &Packing, capacity: u64, seconds: f64) -> String {
         );
     }
     if *lower_bound_bytes > capacity {
-        return format!("no plan exists within {capacity} bytes: the search ruled out every one");
+        return format!("no plan exists within {capacity} bytes: the search excluded every plan");
     }
     format!(
         "no plan within {capacity} bytes was found in {seconds:.3} s; the best one takes {slab_bytes}"

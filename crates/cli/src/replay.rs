@@ -85,9 +85,9 @@ fn parse_pools(name: &str) -> Result<Pools, String> {
         let expected = format!("one of {}, all", names.join(", "));
         match name.parse() {
             Ok(PoolKind::StreamOrdered) => {
-                format!("the driver's own pool cannot be simulated: {expected}")
+                format!("the driver's own pool cannot be simulated, expected {expected}")
             }
-            _ => format!("no such pool: {expected}"),
+            _ => format!("unknown pool, expected {expected}"),
         }
     })
 }
@@ -322,7 +322,9 @@ impl<'a> OutputFile<'a> {
     ) -> Result<Self, ExitFailure> {
         let failure = ExitFailure::of_file(path);
         if is_same_file(path, &options.trace) {
-            return Err(failure(io::Error::other("this is the trace itself")));
+            return Err(failure(io::Error::other(
+                "the output file is the trace itself",
+            )));
         }
         let file = File::create(path).map_err(failure)?;
         let placements = Placements::new(BufWriter::new(file), trace).map_err(failure)?;

@@ -36,7 +36,10 @@ pub(crate) fn device(
     let mut devices = devices(path, input, ordinal)?;
     if devices.len() > 1 {
         let known = names(&devices);
-        let text = format!("{}: {known}; name one by --device", path.display());
+        let text = format!(
+            "{}: the snapshot has {known}: select one with --device",
+            path.display()
+        );
         return Err(ExitFailure::Usage(text));
     }
     devices.pop().ok_or_else(|| without_any(path))
@@ -45,13 +48,13 @@ pub(crate) fn device(
 pub(crate) fn without_device(path: &Path, ordinal: usize, known: &str) -> ExitFailure {
     let path = path.display();
     ExitFailure::Usage(format!(
-        "{path}: nothing of device {ordinal}; there is {known}"
+        "{path}: nothing was recorded of device {ordinal}, the snapshot has {known}"
     ))
 }
 
 pub(crate) fn without_any(path: &Path) -> ExitFailure {
     let path = path.display();
-    ExitFailure::Usage(format!("{path}: nothing of any device was recorded"))
+    ExitFailure::Usage(format!("{path}: the snapshot has no recorded device"))
 }
 
 fn names(devices: &[DeviceTrace]) -> String {

@@ -48,7 +48,10 @@ pub(crate) fn run(options: &ViewArguments) -> Result<(), ExitFailure> {
     let output = options.output.clone().unwrap_or_else(default);
     let format = Format::of(&output).ok_or_else(|| {
         let endings = Format::ENDINGS.join(", ");
-        ExitFailure::Usage(format!("{}: no known ending: {endings}", output.display()))
+        ExitFailure::Usage(format!(
+            "{}: unknown ending, expected one of {endings}",
+            output.display()
+        ))
     })?;
     let profile = read(&options.input, &options.selection)?;
     let failed = ExitFailure::of_file(&output);

@@ -20,7 +20,7 @@ pub(crate) fn forward<T: FftNum + Pod>(
     assert_eq!(
         rows.len() / length,
         spectra.len() / width,
-        "as many spectra as rows"
+        "the numbers of rows and spectra differ"
     );
     if length == 1 {
         // A single number is its own transform, even if it is infinite.
@@ -35,7 +35,7 @@ pub(crate) fn forward<T: FftNum + Pod>(
     {
         copy.copy_from_slice(row);
         let done = plan.process_with_scratch(copy, spectrum, scratch);
-        done.expect("the lengths are those of the plan");
+        done.expect("the lengths match the plan");
     }
 }
 
@@ -51,7 +51,11 @@ pub(crate) fn inverse<T: FftNum + Pod>(
 {
     let length = plan.len();
     let count = rows.len() / length;
-    assert_eq!(spectra.len(), count * width, "as many spectra as rows");
+    assert_eq!(
+        spectra.len(),
+        count * width,
+        "the numbers of rows and spectra differ"
+    );
     if length == 1 {
         let pairs = rows.iter_mut().zip(spectra.chunks_exact(width));
         return pairs.for_each(|(row, spectrum)| *row = spectrum[0].re * factor);
@@ -71,6 +75,6 @@ pub(crate) fn inverse<T: FftNum + Pod>(
             copy[length / 2].im = T::zero();
         }
         let done = plan.process_with_scratch(copy, row, scratch);
-        done.expect("the lengths are those of the plan, and what must be real is");
+        done.expect("the lengths match the plan, and the outer numbers are real");
     }
 }

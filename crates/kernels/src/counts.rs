@@ -112,7 +112,7 @@ unsafe fn count_between<T: Float>(
     let bin = bin_among::<T>(edges);
     // SAFETY: by this function's contract.
     let outcome = unsafe { tally(numbers.cast::<T::Raw>(), walk, tables, edges.len() - 1, bin) };
-    assert!(outcome.is_ok(), "found a bin that does not exist");
+    assert!(outcome.is_ok(), "a number has no bin");
 }
 
 /// Returns a function that finds the bin of a number. The function estimates the bin from the
@@ -150,7 +150,7 @@ unsafe fn tally<T: AnyElement>(
     assert_eq!(
         tables.len(),
         tables_length(length),
-        "tables of another length"
+        "the tables and the counts differ in length"
     );
     // SAFETY: by this function's contract.
     unsafe {

@@ -72,7 +72,7 @@
 /// # extern crate cachescope_memory as cachescope;
 /// # async fn next() {}
 /// # async fn train() {
-/// cachescope::cache_scope!("loop", { next().await }); // error: `.await` cannot stand in the block of a scope
+/// cachescope::cache_scope!("loop", { next().await }); // error: `.await` cannot be used in the block of a scope
 /// # }
 /// ```
 ///

@@ -12,7 +12,7 @@ pub(crate) trait Named: Sized + 'static {
 pub(crate) fn unknown<E: Named>(text: &str) -> Error {
     let names: Vec<&str> = E::NAMES.iter().map(|(_, name)| *name).collect();
     let names = names.join(", ");
-    let text = format!("unknown name \"{text}\": one of {names}");
+    let text = format!("unknown name \"{text}\", expected one of {names}");
     Error::new(ErrorCode::Setting, text)
 }
 
@@ -76,7 +76,8 @@ mod tests {
         for text in ["", "First", "FIRST", " first", "the_other", "third"] {
             let error = text.parse::<Sample>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-            let expected = format!("unknown name \"{text}\": one of first, the-other [CS0503]");
+            let expected =
+                format!("unknown name \"{text}\", expected one of first, the-other [CS0503]");
             assert_eq!(error.to_string(), expected);
         }
     }

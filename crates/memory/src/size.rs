@@ -103,7 +103,7 @@ fn scale(number: &str, unit: u64) -> std::result::Result<u64, String> {
     if fraction.contains('.') {
         return Err("two decimal points".into());
     }
-    let too_large = || String::from("more than 64 bits hold");
+    let too_large = || String::from("the number exceeds 64 bits");
     let digits = |text: &str| match text {
         "" => Ok(0),
         text => text.parse::<u64>().map_err(|_| too_large()),

@@ -40,7 +40,7 @@ impl AllocationLifetime {
     /// ```
     pub fn event(self, profile: &Profile) -> &Event {
         let index = self.allocated.or(self.freed);
-        &profile.events[index.expect("one of them is known")]
+        &profile.events[index.expect("a lifetime has an allocation or a free")]
     }
 }
 

@@ -54,7 +54,8 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     if !rows.is_empty() {
         writeln!(
             out,
-            "\ngrowth: what an entry leaves, less what is freed of earlier entries; the average over the second half"
+            "\ngrowth: bytes that an entry leaves, minus freed bytes of earlier entries, averaged \
+             over the second half"
         )?;
         write_table(
             &mut out,

@@ -49,7 +49,7 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
     let parts = lambda(definition).constants(krate);
     let rare = rare(krate, definition);
     let text = name.to_string();
-    let doc = format!("The function [`{name}()`] as the type of an operation.");
+    let doc = format!("The elementwise operation [`{name}()`], as a type.");
     let letters = &["a", "b", "c", "d"][..names.len()];
     let letters = format!("({})", letters.join(", "));
     let joined = joined(call, &parts);

@@ -55,7 +55,7 @@ impl Functions {
             Error::new(
                 name.span(),
                 format!(
-                    "`{name}` is no known function of an element; these are: {}",
+                    "`{name}` is not a mathematical function, expected one of {}",
                     names.join(", ")
                 ),
             )

@@ -124,6 +124,6 @@ fn function(operator: &BinOp) -> [&'static str; 2] {
         BinOp::Le(_) => ["element", "le"],
         BinOp::Gt(_) => ["element", "gt"],
         BinOp::Ge(_) => ["element", "ge"],
-        _ => unreachable!("operators that assign are refused"),
+        _ => unreachable!("assignment operators are refused"),
     }
 }

@@ -33,7 +33,7 @@ impl Layout {
         let dims = layouts[0].dims();
         assert!(
             layouts.iter().all(|layout| layout.dims() == dims),
-            "walked over two shapes at once"
+            "views of two shapes are iterated together"
         );
         let strides = (0..dims.len()).map(|axis| layouts.map(|layout| layout.strides()[axis]));
         Walk::over(layouts.map(Self::offset), dims.iter().copied().zip(strides))

@@ -147,7 +147,8 @@ impl Layout {
         // An axis of length 0 divides into any number of parts, even more than fit in memory.
         if !length.is_multiple_of(parts) || split.try_reserve_exact(parts).is_err() || parts == 0 {
             return Err(invalid(format!(
-                "split: axis {axis} of the shape {} of length {length} does not divide into {parts} parts",
+                "split: axis {axis} of length {length} of the shape {} does not divide into \
+                 {parts} parts",
                 self.shape
             )));
         }
@@ -174,7 +175,8 @@ impl Layout {
             return Err(Error::new(
                 ErrorCode::Count,
                 format!(
-                    "reshape: the shape {} of {} elements does not reshape to {target} of {}",
+                    "reshape: the shape {} of {} elements does not reshape to {target} of {} \
+                     elements",
                     self.shape,
                     self.len(),
                     reshaped.len()

@@ -5,6 +5,6 @@ use crate::error::{Error, ErrorCode, Result};
 
 #[track_caller]
 pub(super) fn world(_takes_device_memory: Option<bool>) -> Result<HostCarrier> {
-    let text = "Group::mpi: this build is without MPI: build it with the feature `mpi`";
+    let text = "Group::mpi: built without the feature `mpi`: enable it";
     Err(Error::new(ErrorCode::Feature, text))
 }

@@ -76,8 +76,9 @@ impl NcclId {
         if env::var_os(COMM_ID).is_none() {
             if !is_the_only_thread() {
                 let text = format!(
-                    "Group::from_environment: {COMM_ID} cannot be set to {host} while other threads may read the environment: call it \
-                     before the first thread begins, or set {COMM_ID} to an address and a free port of rank 0"
+                    "Group::from_environment: {COMM_ID} cannot be set to {host} while other \
+                     threads may read the environment: call this function before the first thread \
+                     starts, or set {COMM_ID} to an address and a free port of rank 0"
                 );
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
@@ -199,7 +200,7 @@ impl NcclCarrier {
             .device
             .backend()
             .cuda()
-            .expect("the group is of CUDA devices");
+            .expect("the group has CUDA devices");
         let ready = self.device.backend().record_event(stream)?;
         // SAFETY: the spans have the lengths of the call, because one caller made the call and its
         // spans. The stream is ordered after all earlier uses of the memory. Later uses are ordered
@@ -285,7 +286,7 @@ impl NcclCarrier {
             let (rank, size) = (part.rank(), part.size());
             Self::new(&self.device, part, rank, size)
         });
-        carrier.expect("a rank has its own color")
+        carrier.expect("a rank is among the ranks of its color")
     }
 
     /// Translates a call to NCCL's parameters.
@@ -313,15 +314,15 @@ impl NcclCarrier {
             Operation::AllToAll => (NcclType::U8, bytes / self.size, NcclOperation::AllToAll),
             Operation::Send(to) => (NcclType::U8, bytes, NcclOperation::Send(to)),
             Operation::Receive(from) => (NcclType::U8, bytes, NcclOperation::Receive(from)),
-            Operation::Barrier => unreachable!("a barrier tells words"),
+            Operation::Barrier => unreachable!("a barrier sends words"),
         };
         let address = |span: Option<Span<'_>>| span.map(|span| DevicePtr(span.address));
         let (source, target) = (address(spans.source), address(spans.target));
         Ok(NcclCall {
             operation,
             element,
-            source: source.or(target).expect("a call has memory"),
-            target: target.or(source).expect("a call has memory"),
+            source: source.or(target).expect("a call has a source or a target"),
+            target: target.or(source).expect("a call has a source or a target"),
             count,
         })
     }

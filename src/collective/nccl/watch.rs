@@ -111,7 +111,10 @@ impl WatchedCall {
                 ready = Some(Instant::now());
             }
             if ready.is_some_and(|ready| ready.elapsed() > self.timeout) {
-                break format!("not all ranks have come within {:?}", self.timeout);
+                break format!(
+                    "not all ranks have made the matching call within {:?}",
+                    self.timeout
+                );
             }
             sleep(pause);
             pause = (pause * 2).min(PAUSES[1]);

@@ -28,7 +28,7 @@ macro_rules! with_float {
             $crate::array::DType::F64 => with_float!(@arm f64, $T => $value),
             $crate::array::DType::F16 => with_float!(@arm half::f16, $T => $value),
             $crate::array::DType::Bf16 => with_float!(@arm half::bf16, $T => $value),
-            _ => unreachable!("parameters are floats"),
+            _ => unreachable!("the elements of parameters are floats"),
         }
     };
 }
@@ -218,7 +218,7 @@ impl Buckets {
     ) -> Result<()> {
         let own = self.arrays[bucket].as_mut();
         let own: Option<&mut Array<W>> = own.and_then(|own| own.downcast_mut());
-        let own = own.expect("it is full");
+        let own = own.expect("the bucket is full");
         if exchange == Exchange::Average {
             // `all_reduce_in_place` would copy the bucket, because the backward pass may still have
             // a handle of the bucket's last gradient.

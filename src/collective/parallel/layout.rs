@@ -89,7 +89,7 @@ impl BucketLayout {
         }
         let slots = slots
             .into_iter()
-            .map(|slot| slot.expect("the order has each once"));
+            .map(|slot| slot.expect("the order contains each parameter once"));
         Self {
             slots: slots.collect(),
             buckets,
@@ -109,7 +109,7 @@ impl BucketLayout {
         sort_ascending(&mut sorted, |&own| ready(&self.buckets[own]));
         for slot in &mut self.slots {
             let place = sorted.iter().position(|&own| own == slot.bucket);
-            slot.bucket = place.expect("each bucket is there once");
+            slot.bucket = place.expect("the order contains each bucket once");
         }
         self.buckets = sorted
             .into_iter()

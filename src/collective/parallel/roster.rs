@@ -22,7 +22,7 @@ impl Roster {
         let mut pairs = found.iter().zip(&self.0).enumerate();
         let problem = match pairs.find(|(_, (found, own))| found != own) {
             Some((number, (found, own))) => {
-                format!("parameter {number} is {found}, it was {own}")
+                format!("parameter {number} is {found}, in an earlier step it was {own}")
             }
             None if found.len() == self.0.len() => return Ok(()),
             None => {

@@ -101,7 +101,8 @@ impl<O: Stateful> Sharded<O> {
         if !optimizer.is_elementwise() {
             let name = short_name::<O>();
             let text = format!(
-                "Sharded::new: {name} moves each parameter as a whole, expected an elementwise optimizer"
+                "Sharded::new: {name} updates each parameter as a whole, expected an elementwise \
+                 optimizer"
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
@@ -277,7 +278,11 @@ impl<O: Stateful> Sharded<O> {
             for loaded in &loaded.arrays {
                 // The arrays are in the order of a structure with equal types, as checked.
                 let mut own = loaded.iter().cloned();
-                let next = |_| Ok(own.next().expect("the structures were compared"));
+                let next = |_| {
+                    Ok(own
+                        .next()
+                        .expect("the structures have equal numbers of parameters"))
+                };
                 arrays.push(map_erased(parameters, next)?);
             }
             let steps = Array::full([], loaded.steps as f64)?;

@@ -152,7 +152,10 @@ impl Engine for ThreadEngine {
         memory: CallMemory,
         completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
-        debug_assert!(!memory.is_of_device, "this engine takes the host's alone");
+        debug_assert!(
+            !memory.is_of_device,
+            "this engine supports only host memory"
+        );
         if let Some(error) = &self.broken {
             return failed(completion, error.clone());
         }
@@ -255,7 +258,9 @@ unsafe fn share(members: &Members, call: &Call, slots: &[RankSlot]) {
                 }
             }
             Operation::Broadcast(_) | Operation::Barrier => {}
-            Operation::Send(_) | Operation::Receive(_) => unreachable!("of two ranks alone"),
+            Operation::Send(_) | Operation::Receive(_) => {
+                unreachable!("only two ranks participate")
+            }
         }
     }
 }
@@ -285,7 +290,7 @@ mod tests {
         let texts: Vec<_> = errors.iter().map(Error::to_string).collect();
         assert!(texts[0].contains("this rank panicked"), "{texts:?}");
         assert!(
-            texts[1].contains("rank 0 takes part no longer"),
+            texts[1].contains("rank 0 no longer participates"),
             "{texts:?}"
         );
     }

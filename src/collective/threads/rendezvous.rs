@@ -133,7 +133,9 @@ impl Rendezvous {
     pub(super) fn slots(&self, members: &Members) -> Vec<RankSlot> {
         let mut state = self.state.lock();
         let slots = state.group_rendezvous(members).slots.iter();
-        slots.map(|slot| slot.expect("all have come")).collect()
+        slots
+            .map(|slot| slot.expect("all ranks have filled their slots"))
+            .collect()
     }
 
     /// Marks this rank's part of the current operation as failed. `check_parts` returns the failure
@@ -187,7 +189,7 @@ impl Rendezvous {
             Ok(()) => {
                 let messages = state.messages.get_mut(&route);
                 let message = messages.and_then(VecDeque::pop_front);
-                Ok(message.expect("it has come"))
+                Ok(message.expect("the message has arrived"))
             }
             Err(error) => {
                 state.mark_gone(own, &error.to_string());

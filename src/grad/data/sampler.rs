@@ -101,9 +101,9 @@ impl Sampler {
             batch, rank, size, ..
         } = *self;
         let text = match batch {
-            0 => "Sampler: a batch has 0 samples, at least 1 was expected".to_owned(),
+            0 => "Sampler: a batch has 0 samples, expected at least 1".to_owned(),
             _ if batch.is_multiple_of(size) && rank < size => return Ok(()),
-            _ if rank >= size => format!("Sampler: rank {rank} of {size} ranks"),
+            _ if rank >= size => format!("Sampler: rank {rank} is out of range for {size} ranks"),
             _ => format!("Sampler: a batch of {batch} samples does not divide among {size} ranks"),
         };
         Err(Error::new(ErrorKind::InvalidArgument, text))

@@ -29,7 +29,7 @@ impl Draft {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let target = target_of(context.path).map_err(|error| context.io(error))?;
         let Some(own) = target.file_name() else {
-            let problem = "this is no name of a file";
+            let problem = "the path does not end in the name of a file";
             return Err(context.error(ErrorKind::InvalidArgument, None, problem));
         };
         let metadata = fs::metadata(&target).ok();

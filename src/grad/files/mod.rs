@@ -180,7 +180,8 @@ fn check_names<P>(structure: &Structure<P>, context: &FileContext<'_>) -> Result
     let mut names = HashSet::new();
     for Member { name, .. } in structure.entries() {
         if !names.insert(name) {
-            let problem = "two arrays of the structure are called so: each part of it needs a name of its own";
+            let problem = "two arrays of the structure have this name, expected a different name \
+                           for each array";
             return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
         }
     }
@@ -235,7 +236,7 @@ impl Format {
             #[cfg(not(feature = "safetensors"))]
             Some("safetensors") => Err(context.lacks_feature("safetensors")),
             _ => {
-                let problem = "the name ends neither in .safetensors nor in .npz";
+                let problem = "the file name has an unknown ending, expected .safetensors or .npz";
                 Err(context.error(ErrorKind::InvalidArgument, None, problem))
             }
         }
@@ -270,7 +271,7 @@ impl FileContext<'_> {
     #[cfg(not(all(feature = "npy", feature = "safetensors")))]
     #[cold]
     fn lacks_feature(&self, feature: &str) -> Error {
-        let problem = format!("cachescope was built without its feature `{feature}`");
+        let problem = format!("cachescope was built without the feature `{feature}`: enable it");
         self.error(ErrorCode::Feature, None, problem)
     }
 }

@@ -174,7 +174,7 @@ impl OpenFile {
         file.read_exact(&mut header).map_err(io)?;
         let RepeatedName(repeated) = serde_json::from_slice(&header).unwrap_or_default();
         if let Some(name) = repeated {
-            let problem = "the header has this name twice, expected one array of a name";
+            let problem = "the header has this name twice, expected once";
             return Err(context.error(ErrorCode::Content, Some(&name), problem));
         }
         let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| {

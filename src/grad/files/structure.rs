@@ -121,7 +121,7 @@ pub(super) fn read_all<P: Parameters, S: ArraySource>(
         warn::once(
             call_site,
             format_args!(
-                "{} has no buffers: {} have their present values",
+                "{} has no buffers: the values of {} are unchanged",
                 context.path.display(),
                 listed(absent)
             ),
@@ -237,7 +237,11 @@ fn check_names<P>(
     }
     if !beyond.is_empty() {
         let twice = beyond.iter().any(|name| expected.contains(name));
-        let why = if twice { ", or has twice" } else { "" };
+        let why = if twice {
+            ", or which the file has twice"
+        } else {
+            ""
+        };
         let beyond = listed(beyond);
         problems.push(format!("it has {beyond}, which the structure lacks{why}"));
     }

@@ -93,7 +93,8 @@ impl<T: Float> BatchNorm<T> {
         if count < 2 {
             let shape = x.layout().shape();
             let text = format!(
-                "BatchNorm: a channel of x, of shape {shape}, has fewer than 2 elements: its variance is not known"
+                "BatchNorm: each channel of x of shape {shape} has fewer than 2 elements, \
+                 expected at least 2"
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }

@@ -78,7 +78,8 @@ impl PoolOptions {
         let image = &x.shape()[x.ndim() - 2..];
         if image.contains(&0) {
             let text = format!(
-                "the padding {:?} surrounds an image of {image:?}: no elements",
+                "the padding {:?} surrounds an image {image:?} without elements, expected lengths \
+                 of at least 1",
                 self.padding
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
@@ -235,7 +236,8 @@ fn adaptive<T: Float>(
     }
     let shape = x.layout().shape();
     let text = format!(
-        "{function}: {size:?} windows of the shape {shape}, expected two axes or more, and lengths above 0"
+        "{function}: {size:?} windows for x of shape {shape}, expected at least two axes, and \
+         lengths of at least 1"
     );
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }

@@ -333,7 +333,7 @@ impl Steps {
         };
         let parts: Result<Vec<_>> = (0..N).map(part).collect();
         let parts: Result<[Array<T>; N], _> = parts?.try_into();
-        Ok(parts.unwrap_or_else(|_| unreachable!("there are as many")))
+        Ok(parts.unwrap_or_else(|_| unreachable!("the number of parts is unchanged")))
     }
 
     /// Returns the states of all steps in one array.

@@ -122,7 +122,8 @@ impl<T: Float> RunningStatistics<T> {
     #[track_caller]
     pub fn set(&self, (mean, variance): (Array<T::Computed>, Array<T::Computed>)) -> Result<()> {
         if self.is_converted {
-            let text = "RunningStatistics::set: the layer was converted from another one: set the statistics of that layer";
+            let text = "RunningStatistics::set: the layer was converted from another layer: set \
+                        the statistics of that layer";
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         let mut own = self.lock();

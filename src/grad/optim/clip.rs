@@ -262,7 +262,8 @@ fn split(factor: AnyLazy, dtype: DType) -> [AnyLazy; 2] {
 #[cold]
 #[track_caller]
 fn without_norm() -> Error {
-    let text = "Clipped: the step has no norm of the gradients: forward needs_norm and set_norm, and call step";
+    let text = "Clipped: the norm of the gradients was not set: forward needs_norm and set_norm, \
+                and call step";
     Error::new(ErrorKind::InvalidArgument, text)
 }
 

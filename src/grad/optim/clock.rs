@@ -121,7 +121,10 @@ impl Clock {
         if self.is_due {
             self.write(rate)?;
         }
-        let arrays = self.arrays.as_mut().expect("they were made");
+        let arrays = self
+            .arrays
+            .as_mut()
+            .expect("`write` has created the arrays");
         if self.is_due {
             arrays.steps.update(|steps| steps + 1.0)?;
             self.is_due = false;
@@ -143,8 +146,9 @@ impl Clock {
         if self.arrays.as_ref().is_some_and(is_written) && !is_pending {
             return Ok(());
         }
-        let text = "a captured step of an optimizer whose rate or number of steps is not on the device: take a step before the \
-                    capture, and call write_rate after a change";
+        let text = "the step cannot be captured, because the rate or the number of steps is not \
+                    on the device: take a step before the capture, and call write_rate after a \
+                    change";
         Err(Error::new(ErrorCode::Capture, text))
     }
 }

@@ -102,7 +102,8 @@ impl<O: Stateful> Groups<O> {
         if counts[0] != counts[1] {
             let [(states, steps), (own_states, own_steps)] = counts;
             let text = format!(
-                "Groups::with: the optimizer has {own_states} states and made {own_steps} steps, the first group's has {states} states and made {steps} steps"
+                "Groups::with: the optimizer has {own_states} states and made {own_steps} steps, \
+                 the optimizer of the first group has {states} states and made {steps} steps"
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
@@ -110,7 +111,8 @@ impl<O: Stateful> Groups<O> {
             .iter()
             .any(|own| own.loss_scale() != 1.0)
         {
-            let text = "Groups::with: the optimizer of a group scales the loss, expected one scale of all groups: write `LossScaled::new(groups)`";
+            let text = "Groups::with: the optimizer of a group scales the loss, expected one \
+                        scale for all groups: write `LossScaled::new(groups)`";
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let group = self.groups.len();
@@ -122,7 +124,7 @@ impl<O: Stateful> Groups<O> {
         }
         if is_empty {
             let text = format!(
-                "Groups::with: no parameter is chosen, the names are {}",
+                "Groups::with: the function selects no parameter, expected some of {}",
                 self.names.join(", ")
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
@@ -156,7 +158,7 @@ impl<O: Stateful> Groups<O> {
             None => {
                 let count = self.of.len();
                 let text =
-                    format!("Groups: parameter {number}, the groups are of {count} parameters");
+                    format!("Groups: parameter {number} is out of range for {count} parameters");
                 Err(Error::new(ErrorKind::InvalidArgument, text))
             }
         }

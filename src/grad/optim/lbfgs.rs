@@ -217,8 +217,12 @@ impl Lbfgs {
         let check = |setting, value, domain| check(NAME, setting, value, domain);
         check("`rate`", self.rate, &RATE)?;
         let [gradient, change] = [self.gradient_tolerance, self.change_tolerance];
-        check("the gradient's of `tolerances`", gradient, &TOLERANCE)?;
-        check("the change's of `tolerances`", change, &TOLERANCE)
+        check(
+            "the gradient tolerance of `tolerances`",
+            gradient,
+            &TOLERANCE,
+        )?;
+        check("the change tolerance of `tolerances`", change, &TOLERANCE)
     }
 
     /// Runs the iterations. Returns the first loss, and the elements of all parameters after the
@@ -251,7 +255,10 @@ impl Lbfgs {
             let (t, next) = search.run(&point, slope, t)?;
             evaluations += search.evaluations;
             x.update(|x| x + &direction * t)?;
-            let memory = self.memory.as_mut().expect("the direction made it");
+            let memory = self
+                .memory
+                .as_mut()
+                .expect("the search direction has created the memory");
             memory.t = t;
             let change = (next.loss - point.loss).abs();
             point = next;

@@ -300,7 +300,7 @@ impl<O: Optimizer> LossScaled<O> {
             return Ok(());
         }
         let text =
-            "LossScaled: the wrapped optimizer scales the loss, too, expected one `LossScaled`";
+            "LossScaled: the wrapped optimizer scales the loss, expected only one `LossScaled`";
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
@@ -346,8 +346,9 @@ fn check_scale(method: &str, scale: f64) -> Result<()> {
 #[track_caller]
 fn never_finite(scale: f64, skipped: u64) -> Error {
     let text = format!(
-        "LossScaled: the gradients are not finite with a scale of {scale}, after {skipped} skipped steps: the loss itself is \
-         infinite or NaN; `grad::detect_anomaly` finds the line"
+        "LossScaled: the gradients are not finite with a scale of {scale}, after {skipped} \
+         skipped steps: the loss itself is infinite or NaN: find the line with \
+         `grad::detect_anomaly`"
     );
     Error::new(ErrorKind::InvalidArgument, text)
 }
@@ -355,7 +356,8 @@ fn never_finite(scale: f64, skipped: u64) -> Error {
 #[cold]
 #[track_caller]
 fn without_norm() -> Error {
-    let text = "LossScaled: the step has no norm of the gradients: forward needs_norm, set_norm and loss_scale, and call step";
+    let text = "LossScaled: the norm of the gradients was not set: forward needs_norm, set_norm \
+                and loss_scale, and call step";
     Error::new(ErrorKind::InvalidArgument, text)
 }
 

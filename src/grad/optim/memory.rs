@@ -92,7 +92,7 @@ impl ParameterState {
         }
         let own = place.as_mut();
         let own = own.and_then(|own| own.array.downcast_mut());
-        Ok(own.expect("its type was checked"))
+        Ok(own.expect("the type of the state was checked"))
     }
 
     /// Returns the array of a parameter for a write, like [`of`](Self::of): no other handle shares

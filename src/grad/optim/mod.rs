@@ -142,10 +142,12 @@ macro_rules! optimizer {
             ///
             /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a setting is outside of
             /// its [domain](crate::grad::Optimizer::check_settings), or if a gradient has another
-            /// shape than its parameter. Also if the number, types or shapes of the parameters
-            /// differ from earlier steps. In these cases no parameter has moved. The errors of
-            /// [`Array::assign`], after which some parameters may have moved. An error names the
-            /// optimizer, and the parameter by its [name in files](crate::grad::files).
+            /// shape than its parameter.
+            /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the number, types or
+            /// shapes of the parameters differ from earlier steps. After these errors, no parameter
+            /// has changed. After an error of [`Array::assign`], some parameters may have changed.
+            /// An error names the optimizer, and the parameter by its
+            /// [name in files](crate::grad::files).
             #[track_caller]
             pub fn step<P: $crate::grad::Parameters>(
                 &mut self,

@@ -53,7 +53,8 @@ impl<'a> Subject<'a> {
     pub(super) fn has_types(&self, what: &str, found: DType, expected: DType) -> Error {
         let [found, expected] = [found, expected].map(DType::name);
         self.error(format_args!(
-            "{what} of {self} is of a parameter of type {found}, the parameter has type {expected}"
+            "{what} of {self} was made for a parameter of type {found}, the parameter has type \
+             {expected}"
         ))
     }
 
@@ -63,7 +64,7 @@ impl<'a> Subject<'a> {
     pub(super) fn has_count(&self, before: usize) -> Error {
         let found = self.number;
         self.error(format_args!(
-            "{found} parameters are given, the optimizer has states of {before}"
+            "{found} parameters are given, the optimizer has states for {before}"
         ))
     }
 
@@ -72,7 +73,7 @@ impl<'a> Subject<'a> {
     #[track_caller]
     pub(super) fn has_no_state(&self, which: usize, states: usize) -> Error {
         self.error(format_args!(
-            "state {which} of {self}, the optimizer has {states} states"
+            "state {which} of {self} does not exist, the optimizer has {states} states"
         ))
     }
 

@@ -210,8 +210,7 @@ fn check_contiguous<T: AnyElement>(what: &str, array: &Array<T>) -> Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{what}: the elements of the view of shape {} do not stand one after another: copy it first, by \
-         `to_uncached`",
+        "{what}: the view of shape {} is not contiguous: copy it first with `to_uncached`",
         array.layout().shape()
     );
     Err(Error::new(ErrorKind::InvalidArgument, text))

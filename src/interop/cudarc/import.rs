@@ -43,14 +43,17 @@ impl<T: AnyElement> Array<T> {
         let expected = shape.checked_len()?;
         if expected != slice.len() {
             let text = format!(
-                "from_cuda_slice: a slice of {} elements does not fill the shape {shape} of {expected}",
+                "from_cuda_slice: the slice has {} elements, the shape {shape} has {expected}",
                 slice.len()
             );
             return Err(Error::new(ErrorKind::InvalidShape, text));
         }
         let stream = stream_of(device, device.stream())?;
         if stream.context().cu_ctx() != slice.context().cu_ctx() {
-            let text = format!("from_cuda_slice: the slice is of another context than {device}");
+            let text = format!(
+                "from_cuda_slice: the slice belongs to another context, expected the context of \
+                 {device}"
+            );
             return Err(Error::new(ErrorKind::DeviceMismatch, text));
         }
         // cudarc itself orders the uses of the slice only if the slice's context has several

@@ -102,8 +102,8 @@ impl<T: AnyElement> Array<T> {
         let version = unsafe { (*tensor).version };
         if version.major != DLPACK_MAJOR_VERSION {
             let text = format!(
-                "{operation}: the tensor is of DLPack {}.{}, expected {DLPACK_MAJOR_VERSION}.x: request it \
-                 by `max_version=(1, 1)`",
+                "{operation}: the tensor has DLPack version {}.{}, expected \
+                 {DLPACK_MAJOR_VERSION}.x: request it with `max_version=(1, 1)`",
                 version.major, version.minor
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
@@ -209,7 +209,7 @@ unsafe fn import<T: AnyElement, M: Managed>(
     let expected = DLDataType::from(T::DTYPE);
     if tensor.dtype != expected {
         let text = format!(
-            "{operation}: the tensor has elements of {}, an array of {} has {expected}",
+            "{operation}: the tensor has elements of {}, an array of {} needs {expected}",
             tensor.dtype,
             T::NAME
         );
@@ -244,7 +244,7 @@ unsafe fn layout_of<T>(tensor: &DLTensor) -> Result<Layout> {
         }
     };
     if ndim > 0 && tensor.shape.is_null() {
-        let text = format!("the tensor has rank {ndim} and no shape");
+        let text = format!("the tensor has rank {ndim}, but its shape is null");
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     let (mut lengths, mut strides) = ([0; MAX_RANK], [0; MAX_RANK]);
@@ -252,7 +252,8 @@ unsafe fn layout_of<T>(tensor: &DLTensor) -> Result<Layout> {
         // SAFETY: the axis is one of the tensor's, and the pointers are not null.
         let length = unsafe { tensor.shape.add(axis).read() };
         let length = usize::try_from(length).map_err(|_| {
-            let text = format!("axis {axis} of the tensor has the length {length}");
+            let text =
+                format!("axis {axis} of the tensor has the length {length}, expected at least 0");
             Error::new(ErrorKind::InvalidShape, text)
         });
         lengths[axis] = length.at_caller()?;
@@ -281,7 +282,7 @@ fn memory_of<T>(operation: &str, tensor: &DLTensor, layout: &Layout) -> Result<(
     let size = size_of::<T>();
     let outside = || {
         let text = format!(
-            "{operation}: the elements of the shape {} are not in the address space",
+            "{operation}: the elements of the shape {} exceed the address space",
             layout.shape()
         );
         Error::new(ErrorCode::Size, text)

@@ -7,7 +7,10 @@
 //! any error. For another major version, DLPack itself requires the call of the deleter. In Python,
 //! the capsule is renamed before the import.
 
-#![allow(non_upper_case_globals, reason = "the names of dlpack.h")]
+#![allow(
+    non_upper_case_globals,
+    reason = "the constants have the names of dlpack.h"
+)]
 
 mod export;
 mod import;

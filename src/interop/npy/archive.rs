@@ -99,12 +99,13 @@ impl NpzReader {
         let archive = ZipArchive::new(BufReader::new(file.clone()));
         let archive = archive.map_err(|error| zip_error(&context, error))?;
         if archive.central_directory_start() != directory.start {
-            let problem = "the list of entries is not at the offset that its end states";
+            let problem = "the list of entries is not at the offset that the end of the file \
+                           records";
             return Err(context.error(ErrorCode::Content, problem));
         }
         if archive.len() as u64 != directory.count {
             let count = directory.count;
-            let problem = format!("of its {count} entries, some have the same name");
+            let problem = format!("some of the {count} entries have equal names");
             return Err(context.error(ErrorCode::Content, problem));
         }
         Ok(Self {
@@ -193,7 +194,7 @@ impl NpzReader {
         drop(entry);
         let is_same = names_match(&self.file, listed, local);
         if !is_same.map_err(|error| context.io(error))? {
-            let problem = "the archive has another name for it beside its data";
+            let problem = "the archive has another name for the array beside its data";
             return Err(context.error(ErrorCode::Content, problem));
         }
         let entry = self.archive.by_index(index);
@@ -201,7 +202,7 @@ impl NpzReader {
         let (claimed, max) = (entry.size(), max_bytes(&entry, self.size_bytes));
         if claimed > max {
             let problem =
-                format!("it claims {claimed} bytes, of which the file has room for {max}");
+                format!("the array claims {claimed} bytes, the file contains at most {max}");
             return Err(context.error(ErrorCode::Content, problem));
         }
         super::read(

@@ -31,7 +31,7 @@ fn is_swapped(header: &Header, dtype: DType, context: &NpyContext<'_>) -> Result
     let (name, expected) = (dtype.name(), header::descr(dtype));
     let found = match header::name_of(kind) {
         Some(found) => format!("{found} ('{descr}')"),
-        None => format!("'{descr}', which is no element type"),
+        None => format!("'{descr}', which is not an element type"),
     };
     let problem = format!("the elements are {found}, expected {name} ('{expected}')");
     Err(context.error(ErrorKind::InvalidArgument, problem))
@@ -83,7 +83,7 @@ pub(super) fn read(
     };
     let truncated = |available: u64| {
         let claim = claim();
-        let problem = format!("the file is cut short: {claim}, of which it has {available}");
+        let problem = format!("the file is cut short: {claim}, the file has {available}");
         context.error(ErrorCode::Content, problem)
     };
     let buffered;
@@ -104,7 +104,7 @@ pub(super) fn read(
     }
     let overlong = || {
         let problem = format!(
-            "the array ends before its data do: {}, and there are more",
+            "the data are longer than the array: {}, the file has more",
             claim()
         );
         context.error(ErrorCode::Content, problem)

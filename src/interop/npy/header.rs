@@ -45,14 +45,17 @@ impl Header {
             Ok(bytes)
         };
         if bytes(MAGIC.len())? != MAGIC {
-            return Err(malformed("this is no NumPy file"));
+            return Err(malformed("the file is not a NumPy file"));
         }
         let version = bytes(2)?;
         let width = match version[..] {
             [1, 0] => 2,
             [2 | 3, 0] => 4,
             _ => {
-                let problem = format!("the version {}.{} is unknown", version[0], version[1]);
+                let problem = format!(
+                    "the version is {}.{}, expected 1.0, 2.0 or 3.0",
+                    version[0], version[1]
+                );
                 return Err(malformed(&problem));
             }
         };
@@ -60,11 +63,12 @@ impl Header {
         let length = length.iter().rev();
         let length = length.fold(0usize, |length, &byte| length << 8 | usize::from(byte));
         if length > LONGEST_BYTES {
-            let problem = format!("the header claims {length} bytes");
+            let problem =
+                format!("the header claims {length} bytes, expected at most {LONGEST_BYTES}");
             return Err(malformed(&problem));
         }
         let text = String::from_utf8(bytes(length)?);
-        let text = text.map_err(|_| malformed("the header is no text"))?;
+        let text = text.map_err(|_| malformed("the header is not text in UTF-8"))?;
         let size_bytes = (MAGIC.len() + 2 + width + length) as u64;
         parse(&text, size_bytes)
             .ok_or_else(|| malformed(&format!("cannot read the header {:?}", text.trim_end())))

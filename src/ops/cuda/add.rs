@@ -184,8 +184,12 @@ impl Scattered {
         values: Operand<'_>,
         (at, operation): (usize, Indexing),
     ) -> Self {
-        assert_eq!(indices.dtype, DType::I64, "scattered by indices of a type");
-        assert_eq!(target.dtype(), values.dtype, "scattered to another type");
+        assert_eq!(indices.dtype, DType::I64, "the indices are not `i64`");
+        assert_eq!(
+            target.dtype(),
+            values.dtype,
+            "the values and the target differ in type"
+        );
         Self {
             target: Words::of(target.into()),
             indices: Words::of(indices),

@@ -31,7 +31,10 @@ pub(in crate::ops) fn compacted(
     flags: Operand<'_>,
 ) -> Result<AnyArray> {
     let dense = array.layout.is_contiguous() && array.layout.len() == flags.layout.len();
-    assert!(dense, "compacted what has other flags");
+    assert!(
+        dense,
+        "the array and the flags differ in length, or the array has gaps"
+    );
     let Some((sums, kept)) = count(order, flags)? else {
         return computed(order.device, array.dtype, &Shape::from(0), |_| Ok(()));
     };
@@ -66,7 +69,11 @@ pub(in crate::ops) fn positions(
     shape: &Shape,
 ) -> Result<AnyArray> {
     let flag_count = flags.layout.len();
-    assert_eq!(shape.checked_len()?, flag_count, "flags of another shape");
+    assert_eq!(
+        shape.checked_len()?,
+        flag_count,
+        "the shape and the flags differ in length"
+    );
     let Some((sums, kept)) = count(order, flags)? else {
         let shape = Shape::from([0, shape.ndim()]);
         return computed(order.device, DType::I64, &shape, |_| Ok(()));
@@ -105,8 +112,8 @@ pub(in crate::ops) fn positions(
 /// no flags. On a device without data, the number of true flags is assumed.
 #[track_caller]
 fn count(order: CudaOrder<'_>, flags: Operand<'_>) -> Result<Option<(AnyArray, usize)>> {
-    assert_eq!(flags.dtype, DType::Bool, "flags of another type");
-    assert!(flags.layout.is_contiguous(), "flags that stand apart");
+    assert_eq!(flags.dtype, DType::Bool, "the flags are not `bool`");
+    assert!(flags.layout.is_contiguous(), "the flags are not contiguous");
     let Some(last) = flags.layout.len().checked_sub(1) else {
         return Ok(None);
     };

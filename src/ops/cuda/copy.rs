@@ -23,7 +23,11 @@ pub(in crate::ops) fn copied(
     let walk = copying.walk(array.layout);
     computed(order.device, array.dtype, shape, |output: Output| {
         let output = Words::new(output, array.dtype);
-        assert_eq!(output.limit, walk.count(), "copied to another length");
+        assert_eq!(
+            output.limit,
+            walk.count(),
+            "the source and the target differ in length"
+        );
         // SAFETY: the walk visits the elements of `array` and all elements of the output, as the
         // assertion checks. The output is new.
         unsafe { copy(order, Words::of(array), output, &walk) }
@@ -44,7 +48,7 @@ pub(in crate::ops) fn joined(
     computed(order.device, dtype, shape, |output: Output| {
         let output = Words::new(output, dtype);
         for (array, walk) in arrays.iter().zip(parts) {
-            assert_eq!(array.dtype, dtype, "joined to another type");
+            assert_eq!(array.dtype, dtype, "the joined arrays differ in type");
             // SAFETY: the walk is over the array, and over a part of the new output. No other array
             // is copied to this part.
             unsafe { copy(order, Words::of(array.operand()), output, &walk) }?;

@@ -48,7 +48,7 @@ pub(in crate::ops) fn transformed(
     let rows = in_rows(x, at, |moved| copied_or_scaled(order, moved, factor))?;
     if rows.layout.is_contiguous() {
         let plan = transform.plan(&rows.layout, &rows.layout);
-        let plan = plan.expect("rows stand one after another");
+        let plan = plan.expect("the rows are contiguous");
         transform.execute(order.touching(&()), plan, [address_of(rows.operand()); 2])?;
         return Ok(rows);
     }
@@ -74,7 +74,7 @@ pub(in crate::ops) fn transformed_planes(
     }
     let planes = copied_or_scaled(order, x, factor)?;
     let plan = transform.plan_of_planes(&planes.layout, &to);
-    let plan = plan.expect("matrices stand one after another");
+    let plan = plan.expect("the matrices are contiguous");
     transform.execute(order.touching(&()), plan, [address_of(planes.operand()); 2])?;
     Ok(planes)
 }
@@ -234,7 +234,7 @@ impl Transform {
             there.iter().map(|&axis| shape.dims()[axis]).collect();
         let layout = Layout::contiguous(&Shape::from(&dims[..]))?.permute(&back)?;
         let plan = self.plan(rows.layout, &layout);
-        let plan = plan.expect("rows stand one after another");
+        let plan = plan.expect("the rows are contiguous");
         let made = laid_out(order.device, self.output(), layout, |output: Output| {
             self.execute(order, plan, [address_of(rows), output.address])
         })?;

@@ -41,12 +41,16 @@ pub(in crate::ops) fn picked(
     at: usize,
     shape: &Shape,
 ) -> Result<AnyArray> {
-    assert_eq!(indices.dtype, DType::I64, "picked by indices of a type");
+    assert_eq!(indices.dtype, DType::I64, "the indices are not `i64`");
     let (axis, walk) = picking.walk(array.layout, indices.layout, at, shape)?;
     let (from, indices) = (Words::of(array), Words::of(indices));
     computed(order.device, array.dtype, shape, |output: Output| {
         let output = Words::new(output, array.dtype);
-        assert_eq!(output.limit, walk.count(), "picked another number");
+        assert_eq!(
+            output.limit,
+            walk.count(),
+            "the indices and the result differ in length"
+        );
         let times = whole_words(from, output, axis, &walk);
         let (from, to) = (from.widened(times), output.widened(times));
         let (axis, walk) = in_words(axis, &walk, times);
@@ -173,7 +177,11 @@ pub(in crate::ops) fn reported(
     let (shape, rows) = (drawn.layout.shape(), faults.layout.len());
     computed(order.device, DType::I64, shape, |output: Output| {
         let each = output.count / rows;
-        assert_eq!(each * rows, output.count, "drawn from other rows");
+        assert_eq!(
+            each * rows,
+            output.count,
+            "the results do not divide among the rows"
+        );
         let numbering = Numbering::new(1, output.count);
         let mut arguments = Arguments::default();
         for address in [address_of(drawn), address_of(faults), output.address] {

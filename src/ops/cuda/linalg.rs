@@ -43,7 +43,7 @@ impl<'a> MatrixCopies<'a> {
     fn transposed(order: CudaOrder<'a>, operation: &str, array: Operand<'_>) -> Result<Self> {
         let shape = array.layout.shape();
         let [batch @ .., columns, rows] = shape.dims() else {
-            unreachable!("the array has been found to have matrices");
+            unreachable!("the array has at least two axes");
         };
         Ok(Self {
             workspace: Workspace::new(order),
@@ -157,7 +157,7 @@ impl<'a> MatrixCopies<'a> {
         let result = graph.append_call(Select::CALLS.at(factors.dtype), &operands)?;
         graph.set_results(iter::once(result as usize));
         store_onto(order, &graph, factors)?;
-        let status = status.expect("there are matrices to factorize");
+        let status = status.expect("the array has at least one matrix");
         Ok((pivots.into_array(), status))
     }
 }
@@ -332,7 +332,7 @@ pub(in crate::ops) fn singular_values(
     wanted: bool,
 ) -> Result<(SpectralValues<2>, Array<i32>)> {
     let [.., m, n] = *a.layout.dims() else {
-        unreachable!("the array has been found to have matrices");
+        unreachable!("the array has at least two axes");
     };
     let is_wide = m <= n;
     let matrices = match is_wide {
@@ -358,7 +358,7 @@ pub(in crate::ops) fn singular_values(
         found = Some(made?);
         Ok(())
     })?;
-    let (values, vectors) = found.expect("there are matrices to factorize");
+    let (values, vectors) = found.expect("the array has at least one matrix");
     let vectors = match vectors {
         None => None,
         Some([vt, u]) if is_wide => Some([u, vt]),
@@ -438,6 +438,6 @@ pub(in crate::ops) fn eigenvalues(
         true => Some([turned(order, matrices.array.operand())?]),
         false => None,
     };
-    let status = status.expect("there are matrices to factorize");
+    let status = status.expect("the array has at least one matrix");
     Ok(((values, vectors), status))
 }

@@ -75,7 +75,7 @@ impl Padding {
                 step: layout.strides()[axis],
             };
             let fits = padded.before <= length && padded.inside <= length - padded.before;
-            assert!(fits, "padded to less than the length");
+            assert!(fits, "the padded axis is longer than the result");
             padding.append(padded);
         }
         padding

@@ -25,8 +25,15 @@ pub(in crate::ops) fn search(
     values: Operand<'_>,
     side: Side,
 ) -> Result<AnyArray> {
-    assert_eq!(array.layout.ndim(), 1, "searched in several axes");
-    assert_eq!(array.dtype, values.dtype, "searched for another type");
+    assert_eq!(
+        array.layout.ndim(),
+        1,
+        "the sorted array does not have one axis"
+    );
+    assert_eq!(
+        array.dtype, values.dtype,
+        "the sorted array and the values differ in type"
+    );
     let (length, step) = array.layout.row();
     let walk = Layout::walk([values.layout]);
     computed(order.device, DType::I64, values.layout.shape(), |output| {

@@ -27,7 +27,7 @@ impl Numbering {
     pub(super) fn new(rank: usize, limit: usize) -> Self {
         let rank = RANKS.into_iter().find(|&own| rank <= own);
         Self {
-            rank: rank.expect("no walk has more than nine axes"),
+            rank: rank.expect("a walk has at most nine axes"),
             wide: limit > i32::MAX as usize,
         }
     }

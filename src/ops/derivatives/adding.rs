@@ -196,7 +196,9 @@ pub(super) fn added_to_part(
 ) -> Result<AnyArray> {
     if !part.repeats() {
         let sum = store_sum(sum, contribution, part)?;
-        return Ok(sum.expect("no element is there twice, and nothing else has the memory"));
+        return Ok(
+            sum.expect("the part has no repeated element, and no other handle shares the memory")
+        );
     }
     let axis = overlapping_axis(part);
     (0..part.dims()[axis]).try_fold(sum, |sum, index| {
@@ -225,7 +227,7 @@ fn overlapping_axis(part: &Layout) -> usize {
     let shortest = |axes: &mut dyn Iterator<Item = usize>| axes.min_by_key(|&own| part.dims()[own]);
     // Three axes may overlap even if no two of them overlap.
     let axis = shortest(&mut all.clone().filter(overlaps)).or_else(|| shortest(&mut all.clone()));
-    axis.expect("several elements have an axis")
+    axis.expect("an array of several elements has an axis")
 }
 
 /// Writes each result of `graph` to a part of `sum`, the only handle on its memory. The parts are
@@ -251,7 +253,7 @@ pub(in crate::ops) fn store_parts(
     let targets: Vec<Target<'_>> = parts.map(|part| Target::of(&part)).collect();
     match Overwritable::new(&targets, &[], &[]) {
         Ok(targets) => store(graph, targets),
-        Err(obstacle) => unreachable!("nothing else has the memory: {obstacle:?}"),
+        Err(obstacle) => unreachable!("no other handle shares the memory: {obstacle:?}"),
     }
 }
 

@@ -105,7 +105,7 @@ impl Derivation<AnyArray> {
                 Placeholder::Operand(number) => self.saved[number].as_ref(),
                 own => saved_value(own),
             };
-            let array = array.expect("what gradients are computed from was saved, or is given");
+            let array = array.expect("the value was saved, or is an operand");
             array.operand()
         };
         self.joint.filled(&array_of, results)
@@ -141,7 +141,9 @@ impl Derivation<AnyArray> {
             gradients.add_unrounded(own.tracked, self.reduced(&graph, own)?)?;
         }
         for own in passed {
-            let upstream = self.passed(own, saved_value).expect("just seen");
+            let upstream = self
+                .passed(own, saved_value)
+                .expect("the gradient is present, as just checked");
             gradients.add(own.tracked, upstream.share())?;
         }
         for (number, some) in computed.chunks(MOST_RESULTS).enumerate() {

@@ -88,5 +88,9 @@ fn derive(forward: &Forward) -> Result<(GraphTemplate, Vec<Derived>, SoftmaxNode
         let gradient = (g * softmax).only_where(counts);
         Ok(std::iter::once((result, gradient.node)).collect())
     })?;
-    Ok((joint, derived, nodes.expect("just set")))
+    Ok((
+        joint,
+        derived,
+        nodes.expect("the closure has set the nodes"),
+    ))
 }

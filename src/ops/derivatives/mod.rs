@@ -86,9 +86,9 @@ fn refuse_operands(operands: &dyn TouchedMemory) -> Result<()> {
 fn unsupported(used: Use) -> Error {
     let text = match used {
         Use::Read => {
-            "no derivative is known of this operation; stop_gradient makes a value of what it reads"
+            "the operation has no derivative: pass its tracked operands through stop_gradient"
         }
-        Use::Write => "a part of an array is written that gradients are computed through",
+        Use::Write => "the call writes to a part of a tracked array, which has no derivative",
     };
     Error::new(ErrorCode::Gradient, text)
 }
@@ -137,7 +137,7 @@ pub(super) fn record(
 ) -> Buffer {
     let results = SmallVec::from_iter([result]);
     let mut buffers = record_all(results, source, |results| back(&results[0]));
-    buffers.pop().expect("there is one")
+    buffers.pop().expect("the operation has one result")
 }
 
 type StepResult<'a> = (Buffer, &'a Layout, DType);
@@ -152,7 +152,7 @@ fn record_all(
 ) -> SmallVec<[Buffer; 1]> {
     let mut back = Some(back);
     record_results(results, source, &mut |results| {
-        let back = back.take().expect("called once");
+        let back = back.take().expect("the closure is called once");
         back(results)
     })
 }
@@ -246,7 +246,7 @@ pub(crate) fn backward_in_places(
         gradients.add(tracked, gradient)?;
     }
     while length() > from {
-        let step = guard::pop().expect("it is as long");
+        let step = guard::pop().expect("the tape has another step");
         let upstream = gradients.take_all(&step.results, step.back.takes_unrounded);
         let upstream = upstream.map_err(|error| error.at(step.call_site))?;
         if upstream.iter().any(Option::is_some) {
@@ -353,6 +353,6 @@ fn check_budget() -> Result<()> {
 
 #[cold]
 fn not_twice(operation: &str) -> Error {
-    let text = format!("{operation}: no derivative is known of its gradient");
+    let text = format!("{operation}: the gradient has no derivative");
     Error::new(ErrorCode::Gradient, text)
 }

@@ -348,7 +348,7 @@ impl DerivedReduction {
                 let kept = kept.map(SavedArray::fetch).transpose()?;
                 let broadcast = |array: AnyArray| -> Result<AnyArray> {
                     let kept = array.layout.reshape(&kept_shape)?;
-                    let kept = kept.expect("axes of length 1 are nowhere in memory");
+                    let kept = kept.expect("axes of length 1 do not change the memory order");
                     Ok(AnyArray {
                         layout: kept.broadcast_to(&shape)?,
                         ..array
@@ -450,7 +450,7 @@ fn reduced_again(
     if let Some(softmax) = softmax {
         let mut all = 0..shape.ndim();
         let axis = all.find(|&axis| axes.contains(axis));
-        return softmax(graph, axis.expect("it has one axis"));
+        return softmax(graph, axis.expect("a softmax has one axis"));
     }
     let reduction = match rule {
         Rule::Norm => &NORM,

@@ -178,7 +178,7 @@ impl RuledOperation {
         };
         let mut rule = Some(rule);
         running.finish_one(result, &mut |saved| {
-            one_gradient(rule.take().expect("called once")(saved))
+            one_gradient(rule.take().expect("the closure is called once")(saved))
         })
     }
 
@@ -202,7 +202,7 @@ impl RuledOperation {
         let parts = parts.map(|own| (own.buffer.share(), &own.layout, own.dtype));
         let mut rule = Some(rule);
         let buffers = running.finish(parts.collect(), &mut |saved| {
-            let rule = rule.take().expect("called once")(saved, results.each_ref());
+            let rule = rule.take().expect("the closure is called once")(saved, results.each_ref());
             Box::new(move |mut upstream: Upstream| {
                 let upstream = std::array::from_fn(|at| upstream[at].take());
                 rule(upstream).map(contributions)
@@ -210,7 +210,7 @@ impl RuledOperation {
         });
         let mut buffers = buffers.into_iter();
         results.map(|result| AnyArray {
-            buffer: buffers.next().expect("there are as many"),
+            buffer: buffers.next().expect("each result has a buffer"),
             ..result
         })
     }
@@ -301,7 +301,7 @@ impl RunningRule {
             dtype,
         } = result;
         let mut buffers = self.finish(smallvec![(buffer, &layout, dtype)], rule);
-        let buffer = buffers.pop().expect("there is one for the result");
+        let buffer = buffers.pop().expect("the result has a buffer");
         AnyArray {
             buffer,
             layout,

@@ -38,7 +38,7 @@ struct Tape {
     origin: Origin,
     /// True if backward passes of this tape check for NaN.
     detects_anomalies: bool,
-    /// True if tracked values became constants on purpose: by `stop_gradient`, or by a function of
+    /// True if tracked values became constants on purpose: by stop_gradient, or by a function of
     /// slope zero.
     has_constants: bool,
     values: Vec<TrackedValue>,
@@ -117,13 +117,14 @@ fn nested(function: &str, outer: Origin) -> Error {
     } = outer;
     let text = if outer == BY_HAND {
         format!(
-            "{function} while the tape that {outer} began at {call_site} is open: gradients inside of gradients; take the \
-             gradients of that tape, or drop it, before {function}"
+            "{function}: the tape that {outer} began at {call_site} is open, and gradients cannot \
+             be nested: take the gradients of that tape, or drop it, before {function}"
         )
     } else {
         format!(
-            "{function} inside of {outer} at {call_site}: gradients inside of gradients; call {function} before or after \
-             {outer}, or compute derivatives of derivatives with value_and_grad, hvp and jvp"
+            "{function}: called inside of {outer} at {call_site}, and gradients cannot be nested: \
+             call {function} before or after {outer}, or compute derivatives of derivatives with \
+             value_and_grad, hvp and jvp"
         )
     };
     Error::new(ErrorCode::Gradient, text)
@@ -184,7 +185,7 @@ fn tracked_by(value_id: ValueId) -> Result<Option<u32>> {
         return Ok((mode() == Mode::Active).then_some(value_id.index));
     }
     if value_id.tape.is_live() {
-        let text = "an array that another thread computes gradients for; stop_gradient makes a value of it";
+        let text = "the array is tracked by another thread: pass it through stop_gradient";
         return Err(Error::new(ErrorCode::Gradient, text));
     }
     Ok(None)
@@ -280,14 +281,14 @@ pub(crate) const NEVER: usize = usize::MAX;
 /// pass has removed this step, the gradient of the value is complete.
 pub(crate) fn first_reader(index: u32) -> usize {
     TAPE.with_borrow(|tape| {
-        let tape = tape.as_ref().expect("a tape tracks them");
+        let tape = tape.as_ref().expect("the values are on an open tape");
         tape.first_readers[index as usize]
     })
 }
 
 pub(crate) fn with_value<R>(index: u32, see: impl FnOnce(&TrackedValue) -> R) -> R {
     TAPE.with_borrow(|tape| {
-        let tape = tape.as_ref().expect("a tape tracks them");
+        let tape = tape.as_ref().expect("the values are on an open tape");
         see(&tape.values[index as usize])
     })
 }
@@ -310,7 +311,7 @@ pub(crate) fn length() -> usize {
 
 pub(crate) fn with_step<R>(number: usize, see: impl FnOnce(&TapeStep) -> R) -> R {
     TAPE.with_borrow(|tape| {
-        let tape = tape.as_ref().expect("it has steps");
+        let tape = tape.as_ref().expect("the step is on an open tape");
         see(&tape.steps[number])
     })
 }

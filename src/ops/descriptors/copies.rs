@@ -63,7 +63,11 @@ fn of_diagonal(matrix: &Layout, k: isize) -> Walk<2> {
 pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) -> Walk<2> {
     let (length, stride) = vector.row();
     let side = length + k.unsigned_abs();
-    assert_eq!(shape.dims(), [side, side], "no matrix of the vector");
+    assert_eq!(
+        shape.dims(),
+        [side, side],
+        "the shape is not a matrix of the vector"
+    );
     let (row, column) = start_of(k);
     // If the product overflows, the size of the shape overflows, too.
     let first = row.wrapping_mul(side).wrapping_add(column);
@@ -90,11 +94,18 @@ pub(in crate::ops) fn joined_parts<'a>(
     let mut left = length;
     for layout in layouts.clone() {
         let own = layout.shape();
-        assert_eq!(own.with(at, length), *shape, "joined to another shape");
-        assert!(own.dims()[at] <= left, "joined to less than the length");
+        assert_eq!(
+            own.with(at, length),
+            *shape,
+            "a joined array and the result differ in shape"
+        );
+        assert!(
+            own.dims()[at] <= left,
+            "the joined arrays are longer than the result"
+        );
         left -= own.dims()[at];
     }
-    assert_eq!(left, 0, "joined to more than the length");
+    assert_eq!(left, 0, "the joined arrays are shorter than the result");
     let whole = Layout::contiguous(shape)?;
     let mut start = 0;
     Ok(layouts.map(move |layout| {

@@ -101,6 +101,6 @@ pub(in crate::ops) fn reached(
         &values.broadcast_to(shape)?,
     ];
     let alone = target.buffer().holders() == 1 && !target.layout().repeats();
-    assert!(alone, "scattered to memory that is not all ours");
+    assert!(alone, "the target is shared, or repeats elements");
     Ok(Layout::walk(layouts))
 }

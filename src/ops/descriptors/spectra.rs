@@ -7,7 +7,7 @@ pub(in crate::ops) fn spectrum_of(dtype: DType) -> DType {
     match dtype {
         DType::F32 => DType::C32,
         DType::F64 => DType::C64,
-        other => unreachable!("there are no transforms of {other}"),
+        other => unreachable!("{other} has no Fourier transforms"),
     }
 }
 
@@ -16,6 +16,6 @@ pub(in crate::ops) fn part_of(dtype: DType) -> DType {
     match dtype {
         DType::C32 => DType::F32,
         DType::C64 => DType::F64,
-        other => unreachable!("{other} is no type of complex numbers"),
+        other => unreachable!("{other} is not a complex type"),
     }
 }

@@ -27,7 +27,9 @@ impl WideReduction {
             DType::I64 => 4,
             other => unreachable!("{other} is computed in another type"),
         };
-        self.0[place].as_ref().expect("the reduction is for them")
+        self.0[place]
+            .as_ref()
+            .expect("the reduction supports the type")
     }
 }
 

@@ -63,7 +63,8 @@ fn mixed_devices(operation: &str, graph: &ExpressionGraph<'_>) -> Error {
         devices.push(device);
     }
     let results = graph.results();
-    let pair = two_devices(results.iter().copied(), &devices).expect("the devices are two");
+    let pair =
+        two_devices(results.iter().copied(), &devices).expect("the operands are on two devices");
     let names = pair.map(|(position, _)| format!("expression {position}"));
     let [one, other] = [0, 1].map(|at| {
         let (position, device) = pair[at];
@@ -150,7 +151,8 @@ pub(in crate::ops) fn device_mismatch(
     Error::new(
         ErrorKind::DeviceMismatch,
         format!(
-            "{operation}: {one} {shape} is on {device}, {other} {others} on {place}; move one with `.to_device(&device)`"
+            "{operation}: {one} {shape} is on {device}, {other} {others} on {place}: move one \
+             with `.to_device(&device)`"
         ),
     )
 }

@@ -64,7 +64,7 @@ pub(in crate::ops) fn reduce(
         return Err(Error::new(
             ErrorKind::InvalidArgument,
             format!(
-                "{}: nothing to choose from in the shape {shape}",
+                "{}: the shape {shape} has no elements to choose from",
                 reduction.name
             ),
         ));

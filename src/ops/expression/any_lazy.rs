@@ -76,7 +76,7 @@ impl AnyLazy {
         let (own, rest) = (call.arguments[0], &call.arguments[1..]);
         assert!(
             own == self.dtype && others.iter().map(|other| &other.dtype).eq(rest),
-            "{} is a function of elements of {:?}",
+            "{} takes elements of {:?}",
             call.name,
             call.arguments
         );

@@ -75,6 +75,6 @@ impl<T: AnyElement> Expr for Boxed<T> {
     }
 
     fn dense(&self) -> Unfused<T> {
-        unreachable!("it does not fuse")
+        unreachable!("a boxed expression does not fuse")
     }
 }

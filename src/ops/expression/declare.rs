@@ -54,7 +54,7 @@ macro_rules! methods {
 
         impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
             #[doc = $on_lazy]
-            #[allow(clippy::should_implement_trait, reason = "`neg` and `not` are operators too")]
+            #[allow(clippy::should_implement_trait, reason = "`neg` and `not` are operators, too")]
             pub fn $name(&self) -> $crate::Lazy<$crate::ops::expression::node::Apply<$op, (E,)>> {
                 $crate::ops::expression::node::unary(self.clone())
             }
@@ -77,7 +77,7 @@ macro_rules! methods {
 
         impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
             #[doc = $on_lazy]
-            #[allow(clippy::should_implement_trait, reason = "they are operators too")]
+            #[allow(clippy::should_implement_trait, reason = "some of the functions are operators, too")]
             #[track_caller]
             pub fn $name<B: $crate::IntoExpr<cachescope_kernels::argument!([E::Item] $($type)?)>>(
                 &self,
@@ -135,8 +135,8 @@ macro_rules! operations {
     ) => {
         $crate::ops::expression::declare::operations! {
             @methods $kind $name $op ($($x $(: $type)?),+) $docs ($element [$($operand)+] $output)
-            "\n\nIn `f32` the error is at most ", stringify!($ulps), " units in the last place, on CUDA ",
-            stringify!($cuda_ulps), ".",
+            "\n\nIn `f32`, the error is at most ", stringify!($ulps), " units in the last place on the host, and at most ",
+            stringify!($cuda_ulps), " on CUDA devices.",
         }
     };
     (

@@ -172,7 +172,7 @@ impl<T: AnyElement> Array<T> {
     message = "`{Self}` is not an operand for elements of `{T}`",
     label = "expected `{T}`, or an array or expression of `{T}`",
     note = "to convert a number of another type, write `as {T}` after it; for `f16` and `bf16`, call `from_f64`",
-    note = "a float literal has a point: write `2.0`, not `2`",
+    note = "a float literal needs a decimal point: write `2.0`, not `2`",
     note = "to convert an array or expression of another type, call `.cast::<{T}>()`",
     note = "to use the value of a `Result`, write `?` after it"
 )]

@@ -43,7 +43,7 @@ macro_rules! operands {
     ($($operand:ident)+) => {
         impl<$($operand: Expr),+> Sealed for ($($operand,)+) {}
 
-        #[expect(non_snake_case, reason = "an operand is called as its type is")]
+        #[expect(non_snake_case, reason = "an operand has the name of its type")]
         impl<$($operand: Expr),+> Operands for ($($operand,)+) {
             type Items = ($($operand::Item,)+);
             type Runs = ($($operand::Run,)+);

@@ -52,7 +52,7 @@ impl GraphTemplate {
         for node in graph.nodes() {
             let number = match node.kind {
                 NodeKind::Array(_) => {
-                    let number = arrays.next().expect("without end");
+                    let number = arrays.next().expect("the range of numbers is unbounded");
                     template.push(NodeKind::Array(Placeholder::Operand(number)), node.dtype)
                 }
                 NodeKind::Scalar(bits) => template.push(NodeKind::Scalar(bits), node.dtype),

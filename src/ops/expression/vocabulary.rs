@@ -102,8 +102,8 @@ macro_rules! vocabulary {
         }
     };
     (@method [$($life:lifetime)?] $Value:ty: $name:ident($($other:ident),*) $function:ident) => {
-        #[allow(dead_code, reason = "each kind of values has the same functions")]
-        #[allow(clippy::wrong_self_convention, reason = "an expression is built of others")]
+        #[allow(dead_code, reason = "some kinds of values use only some of the functions")]
+        #[allow(clippy::wrong_self_convention, reason = "an expression is built from others")]
         impl $(<$life>)? $Value {
             pub(crate) fn $name(self $(, $other: Self)*) -> Self {
                 self.apply($crate::ops::expression::elementwise::functions::$function::CALLS, [$($other),*])

@@ -86,7 +86,8 @@ fn frequencies(
     };
     if !(step.is_finite() && is_finite) {
         return Err(invalid(format!(
-            "{operation}: the spacing is {shown}, expected one whose frequencies {} represents",
+            "{operation}: the spacing is {shown}, expected a spacing whose frequencies are finite \
+             in {}",
             dtype.name()
         )));
     }

@@ -18,10 +18,10 @@ pub use frequencies::{fftfreq, rfftfreq};
 
 /// The complex element types of Fourier transforms: `Complex<f32>` and `Complex<f64>`.
 #[diagnostic::on_unimplemented(
-    message = "there are no Fourier transforms of `{Self}`",
-    label = "this is for `Complex<f32>` and `Complex<f64>`, and not for `{Self}`",
-    note = "real numbers of `f32` and `f64` are transformed by `fft::rfft`; other elements are converted: call \
-            `.cast::<Complex<f32>>().eval()?`"
+    message = "elements of `{Self}` cannot be Fourier-transformed",
+    label = "expected elements of `Complex<f32>` or `Complex<f64>`, found `{Self}`",
+    note = "to transform real numbers of `f32` or `f64`, call `fft::rfft`; to convert other \
+            elements, call `.cast::<Complex<f32>>().eval()?`"
 )]
 pub trait Spectrum: Number {}
 
@@ -30,9 +30,10 @@ impl Spectrum for Complex<f64> {}
 
 /// The real element types of Fourier transforms: `f32` and `f64`.
 #[diagnostic::on_unimplemented(
-    message = "there are no Fourier transforms of `{Self}`",
-    label = "this is for `f32` and `f64`, and not for `{Self}`",
-    note = "complex numbers are transformed by `fft::fft`; other elements are converted: call `.cast::<f32>().eval()?`"
+    message = "elements of `{Self}` cannot be Fourier-transformed",
+    label = "expected elements of `f32` or `f64`, found `{Self}`",
+    note = "to transform complex numbers, call `fft::fft`; to convert other elements, call \
+            `.cast::<f32>().eval()?`"
 )]
 pub trait Signal: Float {
     /// The element type of the spectrum.

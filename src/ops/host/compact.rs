@@ -32,7 +32,10 @@ impl FlagBlocks {
     /// Waits for the flags, and counts them.
     #[track_caller]
     fn of(flags: &Array<bool>) -> Result<Self> {
-        assert!(flags.layout().is_contiguous(), "flags that stand apart");
+        assert!(
+            flags.layout().is_contiguous(),
+            "the flags are not contiguous"
+        );
         if let Some(count) = flags.device().backend().assumed_count(flags.len()) {
             return Ok(Self {
                 flags: elements_of(flags),
@@ -98,7 +101,10 @@ pub(in crate::ops) fn compacted(
     flags: Operand<'_>,
 ) -> Result<AnyArray> {
     let dense = array.layout.is_contiguous() && array.layout.len() == flags.layout.len();
-    assert!(dense, "compacted what has other flags");
+    assert!(
+        dense,
+        "the array and the flags differ in length, or the array has gaps"
+    );
     let blocks = FlagBlocks::of(&flags.share().into_array())?;
     let bytes = array.dtype.size_bytes();
     let shape = Shape::from(blocks.count());
@@ -141,7 +147,11 @@ pub(in crate::ops) fn positions(
     flags: &Array<bool>,
     shape: &Shape,
 ) -> Result<Array<i64>> {
-    assert_eq!(shape.checked_len()?, flags.len(), "flags of another shape");
+    assert_eq!(
+        shape.checked_len()?,
+        flags.len(),
+        "the shape and the flags differ in length"
+    );
     let blocks = FlagBlocks::of(flags)?;
     let rank = shape.ndim();
     let rows = Shape::from([blocks.count(), rank]);

@@ -33,7 +33,11 @@ pub(in crate::ops) fn are_close(
 /// Returns the elements of both arrays, and a walk over their pairs.
 #[track_caller]
 fn pairs_of([left, right]: [&AnyArray; 2]) -> Result<([HostView<'_>; 2], Walk<2>)> {
-    assert_eq!(left.shape(), right.shape(), "compared arrays of two shapes");
+    assert_eq!(
+        left.shape(),
+        right.shape(),
+        "the compared arrays differ in shape"
+    );
     let views = [HostView::of(left)?, HostView::of(right)?];
     let walk = Layout::walk(views.each_ref().map(HostView::layout));
     Ok((views, walk))

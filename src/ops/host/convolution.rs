@@ -53,7 +53,7 @@ fn gathered_any(
     match operands[0].dtype {
         DType::F32 => gathered(typed::<f32>(operands), axes, plan(Gather::<f32>::SCRATCH)),
         DType::F64 => gathered(typed::<f64>(operands), axes, plan(Gather::<f64>::SCRATCH)),
-        other => unreachable!("convolutions of {other} are products"),
+        other => unreachable!("convolutions of {other} are computed by products"),
     }
 }
 
@@ -71,7 +71,7 @@ pub(in crate::ops) fn correlated(
     match input.dtype {
         DType::F32 => correlated_by(typed::<f32>(operands), plan(Correlation::<f32>::SCRATCH)),
         DType::F64 => correlated_by(typed::<f64>(operands), plan(Correlation::<f64>::SCRATCH)),
-        other => unreachable!("convolutions of {other} are products"),
+        other => unreachable!("convolutions of {other} are computed by products"),
     }
 }
 
@@ -233,6 +233,9 @@ fn correlated_by<T: ConvFloat>(
 /// Returns the elements of an array of four axes.
 fn packed_source<T: AnyElement>(array: &Array<T>) -> PackedSource<T> {
     let layout = array.layout();
-    let strides = layout.strides().try_into().expect("it has four axes");
+    let strides = layout
+        .strides()
+        .try_into()
+        .expect("the array has four axes");
     PackedSource::new(elements_of(array).at(layout.offset()), strides)
 }

@@ -21,7 +21,11 @@ pub(in crate::ops) fn copied(
     let walk = copying.walk(array.layout);
     let bytes = array.dtype.size_bytes();
     let write = |output: Untyped| {
-        assert_eq!(output.count(), walk.count(), "copied to another length");
+        assert_eq!(
+            output.count(),
+            walk.count(),
+            "the source and the target differ in length"
+        );
         let (from, to) = (bytes_of(array), bytes_written(&output));
         // SAFETY: the walk visits the elements of `array` and all elements of the new output, as
         // the assertion checks.
@@ -45,7 +49,7 @@ pub(in crate::ops) fn joined(
     let write = |output: Untyped| {
         let to = bytes_written(&output);
         for (array, walk) in arrays.iter().zip(walks) {
-            assert_eq!(array.dtype, dtype, "joined arrays of several types");
+            assert_eq!(array.dtype, dtype, "the joined arrays differ in type");
             let from = bytes_of(array.operand());
             // SAFETY: the walk visits the elements of the array, and elements of the output that no
             // other array's walk visits.

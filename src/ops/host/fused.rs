@@ -164,7 +164,7 @@ impl Rest<'_> {
             // operands are single values, the graph's shape has only one element.
             Self::Tree(tree, shape) => match ExpressionGraph::of(*tree) {
                 Ok(graph) => BlockProgram::new(&graph, &IndexSpace::row_major(shape)),
-                Err(error) => unreachable!("the operands broadcast to {shape}: {error}"),
+                Err(error) => unreachable!("the operands do not broadcast to {shape}: {error}"),
             },
         }
     }

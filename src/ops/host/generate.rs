@@ -106,11 +106,11 @@ pub(in crate::ops) fn generate(
         let mut is_filled = false;
         draw(output.count(), &mut |fill| {
             is_filled = true;
-            assert_eq!(fill.dtype(), dtype, "filled with another type");
+            assert_eq!(fill.dtype(), dtype, "the fill and the array differ in type");
             // SAFETY: the types are equal, as just checked.
             unsafe { fill.launch(order, output) };
         });
-        assert!(is_filled, "nothing was given to fill the array");
+        assert!(is_filled, "the closure has not filled the array");
     };
     // SAFETY: a fill was launched, as just checked. `TypedFill` is the only implementation, and its
     // launch covers all elements.

@@ -52,7 +52,11 @@ pub(in crate::ops) fn picked(
     };
     let (firsts, row) = walk.by_rows();
     let write = |output: Untyped| {
-        assert_eq!(output.count(), walk.count(), "picked another number");
+        assert_eq!(
+            output.count(),
+            walk.count(),
+            "the indices and the result differ in length"
+        );
         let to = bytes_written(&output);
         if row.1[1] == 0 && row.0 <= SHORT_ROW {
             let work = Work::of_bytes(firsts.count(), row.0 * 2 * bytes);
@@ -78,7 +82,7 @@ pub(in crate::ops) fn picked(
 }
 
 fn indices_of(indices: Operand<'_>) -> ReadPtr<i64> {
-    assert_eq!(indices.dtype, DType::I64, "indices of another type");
+    assert_eq!(indices.dtype, DType::I64, "the indices are not `i64`");
     bytes_of(indices).cast()
 }
 
@@ -100,7 +104,7 @@ pub(in crate::ops) fn add_at(
     assert_eq!(
         target.dtype(),
         values.dtype,
-        "added elements of another type"
+        "the values and the target differ in type"
     );
     let run = adding_loop(values.dtype);
     scatter(order, target, indices, values, along, (shape, run))
@@ -120,7 +124,7 @@ pub(in crate::ops) fn put_at(
     assert_eq!(
         target.dtype(),
         values.dtype,
-        "wrote elements of another type"
+        "the values and the target differ in type"
     );
     let run = writing_loop(values.dtype.size_bytes());
     scatter(order, target, indices, values, along, (shape, run))
@@ -188,7 +192,7 @@ pub(in crate::ops) fn marked(
     (dtype, one): (DType, Bits),
     shape: &Shape,
 ) -> Result<AnyArray> {
-    assert_eq!(array.dtype, DType::I64, "classes of another type");
+    assert_eq!(array.dtype, DType::I64, "the classes are not `i64`");
     let walk = Layout::walk([array.layout]);
     let size_bytes = dtype.size_bytes();
     let write = |output: Untyped| {

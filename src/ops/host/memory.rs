@@ -12,7 +12,7 @@ pub(crate) use cachescope_kernels::output::{Output, Untyped};
 /// Returns the elements of `place`, which has no gaps. Other handles may share the memory around
 /// these elements. The caller guarantees that nothing else reads or writes the elements.
 pub(super) fn output_at(place: &AnyArray) -> Untyped {
-    assert!(place.layout.is_contiguous(), "a place has no gaps");
+    assert!(place.layout.is_contiguous(), "the place is not contiguous");
     let offset_bytes = place.layout.offset() * place.dtype.size_bytes();
     let base: *mut u8 = host_pointer(DevicePtr(place.buffer.address()));
     Untyped::new(base.wrapping_add(offset_bytes), place.len())
@@ -26,7 +26,7 @@ pub(super) fn output_at(place: &AnyArray) -> Untyped {
 fn output_of<T: AnyElement>(buffer: &mut Buffer, count: usize) -> Output<T> {
     let fits = count <= buffer.size_bytes() / size_of::<T>();
     let alone = count == 0 || buffer.holders() == 1;
-    assert!(fits && alone, "computed into memory that is not all ours");
+    assert!(fits && alone, "the target is too small, or is shared");
     let output = Untyped::new(host_pointer(DevicePtr(buffer.address())), count);
     // SAFETY: the elements fit, as just checked, and are written as `T`.
     unsafe { output.typed() }

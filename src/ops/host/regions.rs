@@ -30,7 +30,7 @@ pub(in crate::ops) fn padded(
         for axis in 0..layout.ndim() {
             let (stride, length) = (whole.strides()[axis].unsigned_abs(), shape.dims()[axis]);
             let end = before[axis] + dims[axis];
-            assert!(end <= length, "padded to less than the length");
+            assert!(end <= length, "the padded axis is longer than the result");
             // Each axis has two margins. Along earlier axes, a margin covers only the range of
             // `array`. Along later axes, a margin has the whole length.
             for margin in [0..before[axis], end..length] {

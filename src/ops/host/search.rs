@@ -22,7 +22,11 @@ pub(in crate::ops) fn search(
     let element = loops.element;
     assert_eq!([array.dtype, values.dtype], [element; 2]);
     let (length, step) = array.layout.row();
-    assert_eq!(array.layout.ndim(), 1, "searched in several axes");
+    assert_eq!(
+        array.layout.ndim(),
+        1,
+        "the sorted array does not have one axis"
+    );
     let sorted = Sorted {
         elements: bytes_of(array.operand()).at(0),
         first: array.layout.offset(),
@@ -31,7 +35,11 @@ pub(in crate::ops) fn search(
     };
     let walk = Layout::walk([&values.layout]);
     let write = |output: Untyped| {
-        assert_eq!(output.count(), walk.count(), "searched for another number");
+        assert_eq!(
+            output.count(),
+            walk.count(),
+            "the values and the result differ in length"
+        );
         let steps = (usize::BITS - length.leading_zeros()) as usize + 1;
         let work = Work::of_bytes(walk.count(), 2 * element.size_bytes() * steps);
         let run = match side {

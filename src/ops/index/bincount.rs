@@ -49,7 +49,7 @@ fn bincount(
     }
     if length == 0 && integers.len() > 0 {
         return Err(invalid(format!(
-            "bincount: the length is 0, and there are elements in the array of shape {}",
+            "bincount: the length is 0, expected at least 1 for the array of shape {}",
             integers.shape()
         )));
     }

@@ -56,7 +56,8 @@ fn check_indices(operation: &str, array: &AnyArray, at: usize, indices: &Array<i
     if array.device().backend().cuda().is_some() {
         return match length {
             0 if !indices.is_empty() => Err(invalid(format!(
-                "{operation}: indices of shape {} for axis {at} of length 0 of the shape {}",
+                "{operation}: the indices have the shape {}, expected no indices for axis {at} of \
+                 length 0 of the shape {}",
                 indices.layout().shape(),
                 array.layout.shape()
             ))),

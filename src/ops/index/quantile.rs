@@ -89,7 +89,7 @@ impl AnyArray {
         let at = shape.axis(operation, axis)?;
         match shape.dims()[at] {
             0 => Err(invalid(format!(
-                "{operation}: nothing to choose from along axis {axis} of length 0 of the shape {shape}"
+                "{operation}: axis {axis} of the shape {shape} has no elements to choose from"
             ))),
             length => Ok((at, length)),
         }

@@ -61,7 +61,8 @@ impl AnyArray {
         let length = shape.dims()[at];
         if k > length {
             return Err(invalid(format!(
-                "topk: k is {k}, more than axis {axis} of length {length} of the shape {shape} has"
+                "topk: k is {k}, expected at most {length}, the length of axis {axis} of the \
+                 shape {shape}"
             )));
         }
         let shape = shape.with(at, k);

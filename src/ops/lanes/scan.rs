@@ -408,8 +408,9 @@ macro_rules! normalizations {
                 ///
                 /// # Errors
                 ///
-                /// [`Lazy::eval`]'s errors, and
-                /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis.
+                /// The errors of [`Lazy::eval`], and
+                /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the array has no axis
+                /// `axis`.
                 #[track_caller]
                 pub fn $name(&self, axis: isize) -> Result<Array<T>> {
                     let normalization = const { &Normalization::$name::<T>() };
@@ -418,7 +419,7 @@ macro_rules! normalizations {
             }
 
             impl<E: Expr<Item: Float>> Lazy<E> {
-                #[doc = concat!("[`Array::", stringify!($name), "`] of the expression, which is not stored.")]
+                #[doc = concat!("Like [`Array::", stringify!($name), "`], for an expression. The elements of the expression are not stored.")]
                 ///
                 /// # Examples
                 ///
@@ -432,7 +433,7 @@ macro_rules! normalizations {
                 ///
                 /// # Errors
                 ///
-                #[doc = concat!("Those of [`Array::", stringify!($name), "`].")]
+                #[doc = concat!("The errors of [`Array::", stringify!($name), "`].")]
                 #[track_caller]
                 pub fn $name(&self, axis: isize) -> Result<Array<E::Item>> {
                     let normalization = const { &Normalization::$name::<E::Item>() };

@@ -134,7 +134,8 @@ impl RandomSource<'_> {
         let kept = T::from_f64(1.0 / (1.0 - p)).to_f64();
         if p < 1.0 && !kept.is_finite() {
             let text = format!(
-                "dropout_mask: the probability is {p}, expected one whose factor 1 / (1 - p) {} represents",
+                "dropout_mask: the probability is {p}, expected a probability whose factor 1 / (1 - p) \
+                 is finite in {}",
                 T::NAME
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
@@ -174,7 +175,7 @@ fn check_probability(operation: &str, p: f64) -> Result<()> {
     }
     Err(Error::new(
         ErrorKind::InvalidArgument,
-        format!("{operation}: the probability {p} is not between 0 and 1"),
+        format!("{operation}: the probability is {p}, expected 0 to 1"),
     ))
 }
 

@@ -103,7 +103,7 @@ impl CheckedRows {
         on_device!(
             drawn.device(),
             touching & [drawn.buffer(), faults.buffer()],
-            _order => unreachable!("the host has checked the rows"),
+            _order => unreachable!("the host checks the rows before the draw"),
             cuda::reported(_order, (&drawn).into(), faults.into(), self.operation)
                 .map(Array::from_erased)
         )

@@ -270,7 +270,8 @@ fn multinomial(
     let length = check_rows("multinomial", &weights)?;
     if !replacement && count > length {
         let text = format!(
-            "multinomial: {count} indices of {length} are drawn without replacement, expected at most {length}"
+            "multinomial: {count} draws without replacement from {length} weights, expected at \
+             most {length} draws"
         );
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }

@@ -114,7 +114,7 @@ impl AnyArray {
         assert_eq!(
             self.dtype,
             value.dtype(),
-            "assigned elements of another type"
+            "the value and the target differ in type"
         );
         assign_to(self, &Unfused(value))
     }
@@ -272,7 +272,7 @@ fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, 
     // The old value id does not apply to the new elements: `finish` tracks them as a new value.
     let results = std::iter::once(target.buffer().share().with_value_id(None)).collect();
     let mut results = evaluation.finish(results, layout);
-    let buffer = results.pop().expect("there is one");
+    let buffer = results.pop().expect("the evaluation has one result");
     Ok(Some((buffer, *layout)))
 }
 
@@ -300,7 +300,7 @@ pub(in crate::ops) fn overwrite_or_replace(
 #[track_caller]
 pub(in crate::ops) fn overwrite(target: Target<'_>, fresh: &(Buffer, Layout)) -> Result<()> {
     let stored = move_to(target, fresh, &[])?;
-    assert!(stored, "the memory is the target's alone");
+    assert!(stored, "no other handle shares the target's memory");
     Ok(())
 }
 

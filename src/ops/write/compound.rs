@@ -10,7 +10,7 @@ macro_rules! compound {
     ($($name:ident $operator:tt $sign:literal, $does:literal, $example:literal;)+) => {
         impl<T: Number> Array<T> {
             $(
-                #[doc = concat!($does, ", which broadcasts to this array's shape: NumPy's `", $sign, "`, in place as [`assign`](Self::assign) is.")]
+                #[doc = concat!($does, " in place, like NumPy's `", $sign, "`. The value broadcasts to the shape of the array.")]
                 ///
                 /// # Examples
                 ///
@@ -25,7 +25,7 @@ macro_rules! compound {
                 ///
                 /// # Errors
                 ///
-                /// As for [`assign`](Self::assign).
+                /// The errors of [`assign`](Self::assign).
                 #[track_caller]
                 pub fn $name<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
                     let value = self.lazy() $operator value.into_lazy();
@@ -36,11 +36,11 @@ macro_rules! compound {
 
         impl<T: Number> ArrayViewMut<'_, T> {
             $(
-                #[doc = concat!("As [`Array::", stringify!($name), "`], of the part.")]
+                #[doc = concat!("Like [`Array::", stringify!($name), "`], for a view of an array.")]
                 ///
                 /// # Errors
                 ///
-                /// As for [`assign`](Self::assign).
+                /// The errors of [`assign`](Self::assign).
                 #[track_caller]
                 pub fn $name<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
                     self.update(|part| part.lazy() $operator value.into_lazy())

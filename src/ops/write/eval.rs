@@ -91,7 +91,7 @@ fn tracked_evaluation(
     let _call_site = CallSiteOverride::at(Location::caller());
     let results = std::iter::once(compute().at_caller()?).collect();
     let mut results = evaluation.finish(results, layout);
-    Ok(results.pop().expect("there is one"))
+    Ok(results.pop().expect("the evaluation has one result"))
 }
 
 /// Evaluates an expression by its loop, block by block, and returns the elements and their shape.

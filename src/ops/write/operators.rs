@@ -142,7 +142,7 @@ operator! {
     message = "an integer is not an operand for elements of `{Self}`",
     label = "the left side is an integer, the right side has elements of `{Self}`",
     note = "to convert a number of another type, write `as {Self}` after it; for `f16` and `bf16`, call `from_f64`",
-    note = "a float literal has a point: write `2.0`, not `2`"
+    note = "a float literal needs a decimal point: write `2.0`, not `2`"
 )]
 pub trait TakesIntegers {
     /// Returns the result of an operator that cannot be called.

@@ -114,8 +114,9 @@ pub trait Values<G> {
 
 /// An argument of [`eval`]: an expression or an array.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no expression and no array",
-    note = "`cachescope::eval` takes a tuple of such, as in `eval((&a + &b, &a * &b))`"
+    message = "`{Self}` is neither an expression nor an array",
+    note = "`cachescope::eval` takes a tuple of expressions and arrays, as in `eval((&a + &b, &a \
+            * &b))`"
 )]
 pub trait One: Sealed {
     /// The type of the elements.
@@ -203,7 +204,7 @@ tuples!(A RA 0, B RB 1, C RC 2, D RD 3, E RE 4, F RF 5);
 tuples!(A RA 0, B RB 1, C RC 2, D RD 3, E RE 4, F RF 5, G RG 6);
 tuples!(A RA 0, B RB 1, C RC 2, D RD 3, E RE 4, F RF 5, G RG 6, H RH 7);
 
-const _: () = assert!(MOST_RESULTS == 8, "as many as the longest tuple has");
+const _: () = assert!(MOST_RESULTS == 8, "the longest tuple has eight expressions");
 
 /// The computed elements of a result or a target, until they are taken.
 type Fresh = Option<(Buffer, Layout)>;
@@ -222,7 +223,7 @@ fn replace(array: &mut AnyArray, fresh: Fresh, held: &[&dyn Tree]) {
 }
 
 fn taken<T: AnyElement>(fresh: &mut Fresh) -> Array<T> {
-    let (buffer, layout) = fresh.take().expect("each is taken once");
+    let (buffer, layout) = fresh.take().expect("each result is taken once");
     Array::from_parts(buffer, layout)
 }
 
@@ -304,7 +305,7 @@ fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool>
     };
     HostOrder::new(device, &updating)?;
     for store in stores {
-        assert!(store.run()?, "each has a loop, as just checked");
+        assert!(store.run()?, "each store has a loop, as just checked");
     }
     Ok(true)
 }

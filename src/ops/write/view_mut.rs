@@ -236,7 +236,7 @@ impl<'a> Part<'a> {
         assert_eq!(
             self.array.dtype,
             value.dtype(),
-            "assigned elements of another type"
+            "the value and the view differ in type"
         );
         self.write(&Unfused(value))
     }

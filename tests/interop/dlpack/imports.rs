@@ -248,7 +248,7 @@ const FAULTS: &[Fault] = &[
     (
         |t| t.dl_tensor.shape = ptr::null_mut(),
         ErrorKind::InvalidArgument,
-        &["no shape"],
+        &["shape is null"],
     ),
     (
         |t| t.dl_tensor.data = ptr::null_mut(),

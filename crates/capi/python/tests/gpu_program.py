@@ -61,7 +61,7 @@ def test_outside_of_scopes_memory_is_of_no_cache():
     torch_free(None, 0, 0, None)
     before = lib.cs_last_error()
     torch_free(12345, 5, 0, None)
-    assert lib.cs_last_error() != before and b"no live block" in lib.cs_last_error()
+    assert lib.cs_last_error() != before and b"not a live block" in lib.cs_last_error()
 
 
 def test_a_block_is_reused_at_once_on_its_stream():
@@ -187,7 +187,7 @@ def test_a_free_that_fails_is_repeated():
         torch_free(block, MIB, 0, other)
         assert counters("repeated")[2] == 1, "it was freed without an event"
         torch_free(block, MIB, 0, other)
-        assert b"no live block" in lib.cs_last_error(), "it cannot be freed twice"
+        assert b"not a live block" in lib.cs_last_error(), "it cannot be freed twice"
         assert counters("repeated")[2] == 0
     driver("cuCtxSynchronize")
 

@@ -17,8 +17,8 @@ fn refuses(name: &str, content: impl AsRef<[u8]>, reason: &str) {
 
 #[test]
 fn a_header_must_be_there_and_name_each_column_once() {
-    let lifetimes = "id,lower,upper,size are expected";
-    let log = "Thread,Time,Action,Pointer,Size,Stream are expected";
+    let lifetimes = "expected the columns id,lower,upper,size";
+    let log = "expected the columns Thread,Time,Action,Pointer,Size,Stream";
     refuses("empty", "", " no header: the file is empty");
     refuses("blank", "\n\r\n  \n", " no header: the file is empty");
     refuses("mark", "\u{feff}", " no header: the file is empty");
@@ -65,17 +65,17 @@ fn rows_have_the_columns_of_the_header() {
     refuses(
         "short",
         format!("{first}1,2,3\n"),
-        "3: 3 columns, where the header has 4",
+        "3: 3 columns, the header has 4",
     );
     refuses(
         "long",
         format!("{first}\n1,2,3,4,\n"),
-        "4: 5 columns, where the header has 4",
+        "4: 5 columns, the header has 4",
     );
     refuses(
         "words",
         format!("{first}the end\n"),
-        "3: 1 columns, where the header has 4",
+        "3: 1 columns, the header has 4",
     );
 }
 
@@ -181,12 +181,14 @@ fn a_log_must_be_possible() {
         (
             "action",
             "reallocate,0x10,1",
-            "2: column 3 (Action): \"reallocate\" is not allocate, allocate failure or free",
+            "2: column 3 (Action): \"reallocate\" is not an action, expected allocate, allocate \
+             failure or free",
         ),
         (
             "no-action",
             ",0x10,1",
-            "2: column 3 (Action): \"\" is not allocate, allocate failure or free",
+            "2: column 3 (Action): \"\" is not an action, expected allocate, allocate failure or \
+             free",
         ),
         (
             "pointer",

@@ -361,7 +361,7 @@ fn options_that_mean_nothing_are_refused_with_what_would() {
     let cases: &[(&[&str], &str)] = &[
         (
             &["--pool", "buddy"],
-            "no such pool: one of best-fit, binned, direct, all",
+            "unknown pool, expected one of best-fit, binned, direct, all",
         ),
         (
             &["--pool", "stream-ordered"],

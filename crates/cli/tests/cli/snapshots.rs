@@ -125,12 +125,12 @@ fn a_plan_of_several_devices_needs_the_name_of_one() {
     let snapshot = file("several.pickle", FILES[0].1);
     let errors = refused(&run(&["plan", &snapshot]));
     assert!(
-        errors.contains("cuda:0, cuda:2; name one by --device"),
+        errors.contains("the snapshot has cuda:0, cuda:2: select one with --device"),
         "{errors}"
     );
     let errors = refused(&run(&["replay", &snapshot, "--device", "1"]));
     assert!(
-        errors.contains("nothing of device 1; there is cuda:0, cuda:2"),
+        errors.contains("nothing was recorded of device 1, the snapshot has cuda:0, cuda:2"),
         "{errors}"
     );
     let errors = refused(&run(&["replay", &snapshot, "--output", "plan.csv"]));
@@ -233,18 +233,18 @@ fn damaged_foreign_and_hostile_files_are_refused() {
         pickle(&json!({"segments": []})),
         "no list `device_traces`",
     );
-    refuses("number", pickle(&json!(3)), "no snapshot");
+    refuses("number", pickle(&json!(3)), "not a snapshot");
     let far = json!({"segments": [{"device": 1_u64 << 40, "address": 0, "total_size": 1, "blocks": []}], "device_traces": []});
-    refuses("far", pickle(&far), "there are at most");
+    refuses("far", pickle(&far), "expected at most");
     refuses(
         "no-list",
         pickle(&json!({"segments": [], "device_traces": [3]})),
-        "device_traces[0] is no list",
+        "device_traces[0] is not a list",
     );
     refuses(
         "no-entry",
         of_entries(&[json!(3)]),
-        "device_traces[0][0] is no dictionary",
+        "device_traces[0][0] is not a dictionary",
     );
     refuses(
         "no-action",
@@ -266,7 +266,7 @@ fn addresses_that_cannot_be_are_refused_with_their_entry() {
     refuses(
         "twice",
         of_entries(&twice),
-        "device_traces[0][1]: 0x7f0000000000 is alive since entry 1",
+        "device_traces[0][1]: 0x7f0000000000 overlaps the block at",
     );
     let inside = [entry("alloc", BASE, 512), entry("alloc", BASE + 511, 1)];
     refuses("inside", of_entries(&inside), "alive since entry 1");
@@ -296,8 +296,8 @@ fn addresses_that_cannot_be_are_refused_with_their_entry() {
     refuses(
         "free-inside",
         of_entries(&inside),
-        "device_traces[0][1]: no block begins there: 0x7f0000000100 is alive since entry 1, at \
-         0x7f0000000000",
+        "device_traces[0][1]: no block begins there: 0x7f0000000100 overlaps the block at \
+         0x7f0000000000, which is alive since entry 1",
     );
     let around = [entry("alloc", BASE, 512), entry("free", BASE - 256, 512)];
     refuses(
@@ -361,14 +361,14 @@ fn segments_that_cannot_be_are_refused_with_their_place() {
         refuses(
             "beyond",
             of_segments(&[segment(BASE, beyond)]),
-            "segments[0].blocks[1] ends at 0x7f0000001001, and its segment at 0x7f0000001000",
+            "segments[0].blocks[1] ends at 0x7f0000001001, its segment ends at 0x7f0000001000",
         );
     }
     let unknown = json!([block(BASE, 512, "active_forgotten")]);
     refuses(
         "state",
         of_segments(&[segment(BASE, unknown)]),
-        "segments[0].blocks[0]: the state \"active_forgotten\" is not known",
+        "segments[0].blocks[0]: unknown state \"active_forgotten\"",
     );
 }
 
@@ -413,7 +413,7 @@ fn segments_that_can_be_are_read() {
         &file("no-segments.pickle", pickle(&json!([]))),
     ]));
     assert!(
-        errors.contains("nothing of any device was recorded"),
+        errors.contains("the snapshot has no recorded device"),
         "{errors}"
     );
 }

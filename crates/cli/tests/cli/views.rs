@@ -196,7 +196,7 @@ fn a_device_is_chosen() {
     assert!(table(&["--device", "1"]).starts_with("cuda:1: 7 B"));
     let error = refused(&run(&["view", &input, "--device", "2"]));
     assert!(
-        error.contains("nothing of device 2; there is cuda:0, cuda:1"),
+        error.contains("nothing was recorded of device 2, the snapshot has cuda:0, cuda:1"),
         "{error}"
     );
 }
@@ -218,7 +218,7 @@ fn what_cannot_be_read_or_written_is_refused() {
     assert!(refused(&run(&["view", "no such file.csv"])).contains("no such file.csv"));
     let error = refused(&run(&["view", &log, "-o", "page.docx"]));
     assert!(
-        error.contains("page.docx: no known ending: .html"),
+        error.contains("page.docx: unknown ending, expected one of .html"),
         "{error}"
     );
     let error = refused(&run(&["view", &log, "-o", "no/such/folder/page.html"]));

@@ -75,7 +75,11 @@ impl AxisPlan {
             .collect();
         phases.sort_unstable();
         phases.dedup();
-        let number = |phase| phases.binary_search(&phase).expect("it is one of them");
+        let number = |phase| {
+            phases
+                .binary_search(&phase)
+                .expect("the list contains the item")
+        };
         let taps: Vec<Tap> = positions
             .enumerate()
             .map(|(at, position)| Tap {
@@ -155,7 +159,9 @@ impl AxisPlan {
         }
         for tap in self.classes.iter_mut().flat_map(|class| &mut class.taps) {
             let start = (tap.phase, tap.offset);
-            tap.phase = starts.binary_search(&start).expect("it is one of them");
+            tap.phase = starts
+                .binary_search(&start)
+                .expect("the list contains the item");
             tap.offset = 0;
         }
         self.starts = starts;

@@ -23,19 +23,19 @@ macro_rules! integer {
                 }
 
                 #[inline(always)]
-                #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
+                #[allow(clippy::cast_lossless, reason = "lossy for some of the types")]
                 fn shifted_left(self, count: Self) -> Self {
                     self.wrapping_shl(count as u32)
                 }
 
                 #[inline(always)]
-                #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
+                #[allow(clippy::cast_lossless, reason = "lossy for some of the types")]
                 fn shifted_right(self, count: Self) -> Self {
                     self.wrapping_shr(count as u32)
                 }
 
                 #[inline(always)]
-                #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
+                #[allow(clippy::cast_lossless, reason = "lossy for some of the types")]
                 fn left_shift(self, places: Self) -> Self {
                     // The conversion to `u64` makes a negative `places` large.
                     if (places as u64) < $type::BITS as u64 {
@@ -46,7 +46,7 @@ macro_rules! integer {
                 }
 
                 #[inline(always)]
-                #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
+                #[allow(clippy::cast_lossless, reason = "lossy for some of the types")]
                 fn right_shift(self, places: Self) -> Self {
                     let most = $type::BITS as u64 - 1;
                     let shifted = self.wrapping_shr((places as u64).min(most) as u32);

@@ -34,9 +34,10 @@ use crate::DType;
 /// assert_eq!(describe::<Complex<f32>>(), "Complex<f32> of 8 bytes, 0+0i to 1+0i");
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no element type",
-    label = "no array holds this",
-    note = "arrays hold `f32`, `f64`, `f16`, `bf16`, `bool`, integers of 8 to 64 bits, `Complex<f32>` and `Complex<f64>`"
+    message = "`{Self}` is not an element type",
+    label = "arrays cannot contain this type",
+    note = "the element types are `f32`, `f64`, `f16`, `bf16`, `bool`, integers of 8 to 64 bits, \
+            `Complex<f32>` and `Complex<f64>`"
 )]
 pub trait AnyElement:
     private::Sealed
@@ -149,8 +150,8 @@ pub trait AnyElement:
 /// ```
 #[diagnostic::on_unimplemented(
     message = "elements of `{Self}` have no order",
-    label = "this is for elements with an order, and not for `{Self}`",
-    note = "complex numbers are compared by `.abs()`, `.re()` or `.im()`"
+    label = "expected elements with an order, found `{Self}`",
+    note = "to compare complex numbers, call `.abs()`, `.re()` or `.im()` first"
 )]
 pub trait Element:
     AnyElement<Total = <Self as Element>::Sum, Average = <Self as Element>::Mean> + SortKey + PartialOrd
@@ -176,9 +177,9 @@ pub trait Element:
 /// assert_eq!(square(Complex::new(0.0, 1.0)), -Complex::ONE);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no number",
-    label = "this is for numbers, and not for `{Self}`",
-    note = "truth values are converted: call `.cast::<i32>()`"
+    message = "`{Self}` is not a number type",
+    label = "expected a number type, found `{Self}`",
+    note = "to convert truth values, call `.cast::<i32>()`"
 )]
 pub trait Number: AnyElement + Arithmetic<Real = <Self as Number>::Part> + NumOps {
     /// The type of real parts and absolute values: `f32` or `f64` for complex numbers, and `Self`
@@ -251,9 +252,9 @@ pub trait Bitwise:
 
 /// A floating-point element: `f32`, `f64`, `f16` or `bf16`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no floating-point type",
-    label = "this is for floats, and not for `{Self}`",
-    note = "integers are converted: call `.cast::<f32>()`"
+    message = "`{Self}` is not a floating-point type",
+    label = "expected a floating-point type, found `{Self}`",
+    note = "to convert integers, call `.cast::<f32>()`"
 )]
 pub trait Float:
     Numeric<Sum = Self, Mean = Self, Accumulator = <Self as Float>::Computed>

@@ -83,7 +83,7 @@ impl Calls {
     pub const fn at(&'static self, dtype: DType) -> &'static Call {
         match self.get(dtype) {
             Some(call) => call,
-            None => panic!("the function's bound excludes the type"),
+            None => panic!("the function does not support the element type"),
         }
     }
 }

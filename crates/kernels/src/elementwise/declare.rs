@@ -33,7 +33,7 @@ macro_rules! function {
     (
         @$kind:ident ($bound:path, $output:ty, $way:ident) $pass:ident $name:ident $op:ident($($x:ident $(: $type:ident)?),+) [$($rare:tt)?] => $host:expr, $cuda:literal
     ) => {
-        #[doc = concat!("The function of `", stringify!($name), "`.")]
+        #[doc = concat!("The elementwise operation `", stringify!($name), "`, as a type.")]
         #[derive(Clone, Copy, Debug)]
         pub struct $op;
 
@@ -122,7 +122,7 @@ macro_rules! element {
         @$kind:ident ($bound:path, $output:ty, $way:ident)
         $pass:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+)
     ) => {
-        #[doc = concat!("What `", stringify!($name), "` computes.")]
+        #[doc = concat!("Applies `", stringify!($name), "` to single elements.")]
         #[inline(always)]
         pub fn $name<T: $bound, L: $crate::element::scalar::pass::Pass>(
             $($x: $crate::argument!([T] $($type)?),)+

@@ -14,7 +14,7 @@ macro_rules! operation {
     )+) => {
         /// The function of a [`Call`](super::call::Call), independent of the types of its operands.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[allow(missing_docs, reason = "each is called as its function is")]
+        #[allow(missing_docs, reason = "each variant has the name of its function")]
         pub enum Operation {
             Added,
             Subtracted,

@@ -162,7 +162,7 @@ impl<T: AnyElement> Run for InMemory<T> {
 
     #[inline(always)]
     fn placed(self, firsts: &mut Iter<'_, *const u8>) -> Self {
-        Self(firsts.next().expect("one for each array").cast())
+        Self(firsts.next().expect("each array has an address").cast())
     }
 
     #[inline(always)]

@@ -57,7 +57,7 @@ fn write_selected<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: im
             done += selected;
         }
     }
-    assert_eq!(done, out.len(), "other flags than were counted");
+    assert_eq!(done, out.len(), "the flags changed after they were counted");
 }
 
 /// Writes the elements whose flags are `true` to `to`. The elements begin at `from`, and have
@@ -121,7 +121,10 @@ fn write_rows(flags: &[bool], first: usize, dims: &[usize], out: &mut [MaybeUnin
             line.write(first + chunk * CHUNK + at, dims, row);
         }
     }
-    assert!(rows.next().is_none(), "other flags than were counted");
+    assert!(
+        rows.next().is_none(),
+        "the flags changed after they were counted"
+    );
 }
 
 /// The elements along the last axis, with fixed indices along the other axes.

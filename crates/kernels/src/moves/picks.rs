@@ -33,7 +33,7 @@ impl IndexedAxis {
 #[cold]
 #[inline(never)]
 fn never(index: i64, length: usize) -> ! {
-    unreachable!("the index {index} of {length} was checked");
+    unreachable!("the index {index} is out of range for length {length}");
 }
 
 /// Returns `index` counted from the beginning of an axis of `length`. A negative index counts from

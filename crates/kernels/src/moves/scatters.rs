@@ -63,7 +63,7 @@ pub fn adding_loop(dtype: DType) -> ScatterLoop {
         DType::I64 | DType::U64 => scatter_blocks::<u64, Adding>,
         DType::C32 => scatter_blocks::<Complex<f32>, Adding>,
         DType::C64 => scatter_blocks::<Complex<f64>, Adding>,
-        _ => unreachable!("elements of {dtype} are added in another type"),
+        _ => unreachable!("elements of {dtype} cannot be added"),
     }
 }
 

@@ -270,7 +270,10 @@ unsafe fn rows_of<'a, T: Number>(
     rows: Range<usize>,
     out: ProductRows,
 ) -> (Matrix<T>, Matrix<T>, &'a mut [MaybeUninit<T>]) {
-    debug_assert!(!out.is_wide && !out.is_begun, "another loop writes these");
+    debug_assert!(
+        !out.is_wide && !out.is_begun,
+        "this loop does not write wide or begun products"
+    );
     let (left, right) = pairs.get::<T>(index);
     let count = rows.len() * right.columns;
     // SAFETY: the caller upholds this function's contract.

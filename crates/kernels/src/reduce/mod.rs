@@ -83,7 +83,9 @@ pub trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
         columns: &[[T; ACCUMULATORS]],
         first: usize,
     ) -> [Self::Partial; ACCUMULATORS] {
-        let (head, tail) = columns.split_first().expect("rows have elements");
+        let (head, tail) = columns
+            .split_first()
+            .expect("a row has at least one element");
         let mut partials = head.map(|value| Self::open(value, first));
         for (position, column) in tail.iter().enumerate() {
             for row in 0..ACCUMULATORS {

@@ -104,8 +104,8 @@ impl Drop for CaptureTracking {
 #[cold]
 #[track_caller]
 fn slab_is_gone() -> Error {
-    let text = "graph::capture: the scope gave its memory up before the capture ended: run the scope once \
-                before, and enter it in this thread alone";
+    let text = "graph::capture: the scope released its memory before the capture ended: run the \
+                scope once before the capture, and enter it only in the capturing thread";
     Error::new(ErrorCode::Capture, text)
 }
 

@@ -203,7 +203,7 @@ impl Buffer {
     pub fn fill_host<T: Copy>(&mut self, value: T) -> Result<&mut [T]> {
         let backend = self.device().backend();
         let reason = if backend.id() != DeviceId::Host || backend.is_meta() {
-            Some("the memory is not a host's")
+            Some("the memory is not host memory")
         } else if self.holders() != 1 {
             Some("another handle shares the memory")
         } else if !self.address().is_multiple_of(align_of::<T>() as u64) {

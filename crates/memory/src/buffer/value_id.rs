@@ -103,7 +103,8 @@ pub fn refuse_tracked(operation: &str, value_id: Option<ValueId>) -> Result<()> 
     match value_id {
         Some(value_id) if !value_id.is_constant() && value_id.tape.is_live() => {
             let text = format!(
-                "{operation}: no gradient passes through this; stop_gradient makes a value of what it reads"
+                "{operation}: the operation has no gradient: pass its tracked operands \
+                 through stop_gradient"
             );
             Err(Error::new(ErrorCode::Gradient, text))
         }
@@ -120,8 +121,10 @@ pub fn refuse_tracked(operation: &str, value_id: Option<ValueId>) -> Result<()> 
 #[track_caller]
 pub fn refuse_while_tracking(operation: &str) -> Result<()> {
     if HAS_TAPE.get() {
-        let text =
-            format!("{operation}: a graph writes to memory that gradients may be computed from");
+        let text = format!(
+            "{operation}: a tape is open, and a graph may write to tracked memory: drop the \
+             tape before the call"
+        );
         return Err(Error::new(ErrorCode::Gradient, text));
     }
     Ok(())

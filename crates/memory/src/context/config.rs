@@ -295,7 +295,7 @@ impl Device {
     /// return the error.
     pub(super) fn broken(error: Error) -> Self {
         let memory = DeviceMemory::new(Arc::new(HostBackend::new()), &MemoryConfig::default())
-            .expect("there is nothing to refuse in the defaults");
+            .expect("the default configuration is valid");
         let caches = CachesConfig {
             broken: Some(error),
             ..CachesConfig::default()

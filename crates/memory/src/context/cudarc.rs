@@ -33,7 +33,8 @@ impl Shared {
         if device.backend().is_capturing() {
             return Err(unsupported(
                 device,
-                "cudarc's context cannot be created during a capture: call this once before",
+                "cudarc's context cannot be created during a capture: call this function once \
+                 before the capture",
             ));
         }
         let fresh = Self::open(ordinal)
@@ -144,7 +145,7 @@ fn gpu_of(device: &Device) -> Result<&Cuda> {
 #[cold]
 #[track_caller]
 fn host(device: &Device) -> Error {
-    unsupported(device, "this is not a CUDA device, and CUDA code needs one")
+    unsupported(device, "CUDA code needs a CUDA device")
 }
 
 #[cold]

@@ -118,6 +118,6 @@ impl Device {
 #[cold]
 #[track_caller]
 fn no_addresses() -> Error {
-    let text = "meta: this platform cannot reserve addresses apart from memory";
+    let text = "meta: this platform cannot reserve addresses without memory";
     Error::new(ErrorKind::Unsupported, text)
 }

@@ -136,7 +136,7 @@ impl Device {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         if options.backtraces && !HAS_BACKTRACES {
-            let text = "record: backtraces need the feature `backtraces` of this crate";
+            let text = "record: built without the feature `backtraces`: enable it";
             return Err(Error::new(ErrorCode::Feature, text));
         }
         Ok(self.begin_recording(options))

@@ -46,7 +46,7 @@ pub struct Stream(Arc<StreamLease>);
 /// fn send<T: Send>(_: T) {}
 /// send(cachescope::Device::host().default_stream().enter());
 /// ```
-#[must_use = "the stream is left when this guard drops"]
+#[must_use = "the stream is current until this guard drops"]
 #[derive(Debug)]
 pub struct StreamGuard {
     _entered: Entered,

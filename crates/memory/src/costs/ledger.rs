@@ -76,7 +76,7 @@ impl DriverLedger {
     /// ```
     pub fn charge_each(&mut self, call: DriverCall, mappings: impl IntoIterator<Item = u64>) {
         let mut mine = self.calls.iter_mut().filter(|(of, _)| *of == call);
-        mine.next().expect("every call has an entry").1 += 1;
+        mine.next().expect("every driver call has an entry").1 += 1;
         for bytes in mappings {
             self.nanos += self.costs.nanos(call, bytes);
         }

@@ -139,7 +139,7 @@ impl DriverCosts {
         let found = TABLES.iter().find(|(known, _)| *known == name);
         let Some((name, text)) = found else {
             let names = Vec::from_iter(Self::names()).join(", ");
-            let text = format!("no costs of \"{name}\": one of {names}");
+            let text = format!("unknown costs \"{name}\", expected one of {names}");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         };
         Self::parse(name, text)
@@ -179,7 +179,7 @@ impl DriverCosts {
                 .last()
                 .is_some_and(|&(last, _)| last >= bytes as f64)
             {
-                return Err(unreadable("points of a call rise"));
+                return Err(unreadable("the bytes of a call must increase"));
             }
             line.points.push((bytes as f64, microseconds * 1e3));
             line.is_linear = rule.split(' ').any(|word| word == "linear");

@@ -4,7 +4,7 @@
 //! bytes.
 
 /// Implements methods of an uninhabited type from their signatures. The methods cannot be called.
-#[allow(unused_macros, reason = "some builds have no such type")]
+#[allow(unused_macros, reason = "some builds have no uninhabited type")]
 macro_rules! uninhabited {
     () => {};
     (
@@ -100,7 +100,8 @@ impl FromStr for DeviceId {
             .strip_prefix("cuda:")
             .and_then(|ordinal| ordinal.parse().ok());
         ordinal.map(Self::Cuda).ok_or_else(|| {
-            let text = format!("unknown device \"{text}\": \"host\", or \"cuda:0\" and so on");
+            let text =
+                format!("unknown device \"{text}\", expected \"host\", \"cuda:0\" and so on");
             Error::new(ErrorCode::Setting, text)
         })
     }

@@ -39,14 +39,15 @@ impl ImportedBlocks {
     fn insert(&mut self, destructor: Destructor) -> u32 {
         let number = self.vacant.pop().unwrap_or_else(|| {
             self.destructors.push(None);
-            u32::try_from(self.destructors.len() - 1).expect("fewer than 2^32 blocks")
+            u32::try_from(self.destructors.len() - 1)
+                .expect("the number of imported blocks is below 2^32")
         });
         self.destructors[number as usize] = Some(destructor);
         number
     }
 
     /// Marks a block as done: its destructor can be called.
-    #[expect(clippy::needless_pass_by_value, reason = "there is no block any more")]
+    #[expect(clippy::needless_pass_by_value, reason = "the block is consumed")]
     pub(super) fn finish(&mut self, block: Block) {
         let number = block.span.node;
         self.vacant.push(number);

@@ -91,7 +91,7 @@ impl fmt::Display for MemoryReport {
         if self.phases.is_empty() {
             return write!(
                 f,
-                "phases are not timed: DeviceConfig::time_phases, or CACHESCOPE_TIME_PHASES=on"
+                "phases are not timed: set DeviceConfig::time_phases, or CACHESCOPE_TIME_PHASES=on"
             );
         }
         let whole = self.total().as_secs_f64();

@@ -126,7 +126,8 @@ impl MemoryState {
     /// Stores a segment under a vacant number. The caller adds the segment to the pool.
     pub(super) fn insert(&mut self, segment: Segment) -> SegmentId {
         let id = self.vacant.pop().unwrap_or_else(|| {
-            let number = u32::try_from(self.segments.len()).expect("fewer than 2^32 segments");
+            let number =
+                u32::try_from(self.segments.len()).expect("the number of segments is below 2^32");
             self.segments.push(None);
             SegmentId(number)
         });
@@ -141,12 +142,12 @@ impl MemoryState {
     }
 
     pub(super) fn segment(&self, id: SegmentId) -> Segment {
-        self.segments[id.0 as usize].expect("the pool names only segments that it was given")
+        self.segments[id.0 as usize].expect("the pool returns only known segments")
     }
 
     pub(super) fn segment_mut(&mut self, id: SegmentId) -> &mut Segment {
         let segment = self.segments[id.0 as usize].as_mut();
-        segment.expect("the pool names only segments that it was given")
+        segment.expect("the pool returns only known segments")
     }
 
     pub(super) fn numbered(&self) -> impl Iterator<Item = (SegmentId, &Segment)> {
@@ -180,28 +181,34 @@ impl MemoryState {
     pub(super) fn check(&self, reserved_bytes: u64) {
         self.pool.check();
         let held_bytes: u64 = self.held().map(|segment| segment.held_bytes).sum();
-        assert_eq!(held_bytes, reserved_bytes, "segments and pages add up");
+        assert_eq!(
+            held_bytes, reserved_bytes,
+            "the held bytes of segments differ from the reserved bytes"
+        );
         let by_address: u64 = self.reserved.iter().map(|part| part.span.bytes()).sum();
-        assert_eq!(by_address, reserved_bytes, "so do the addresses");
+        assert_eq!(
+            by_address, reserved_bytes,
+            "the bytes of address ranges differ from the reserved bytes"
+        );
         let reserves: u64 = self.held().map(|segment| segment.reserves).sum();
         assert_eq!(
             reserves,
             self.counted.reserves - self.counted.releases,
-            "reservations add up"
+            "the number of reservations is wrong"
         );
         let count = self.segments.iter().flatten().count();
         assert_eq!(
             self.vacant.len() + count,
             self.segments.len(),
-            "a number is lost"
+            "a segment number is lost"
         );
         let mut vacant = self.vacant.iter();
         assert!(vacant.all(|id| self.segments[id.0 as usize].is_none()));
         let free_bytes = self.pool.free_bytes();
-        assert!(free_bytes <= held_bytes, "no more is free than is held");
+        assert!(free_bytes <= held_bytes, "more bytes are free than held");
         assert!(
             self.pool.keeps_idle_segments() || free_bytes == 0,
-            "a pool that keeps nothing idle has something"
+            "a pool without idle segments has free bytes"
         );
     }
 }

@@ -162,7 +162,11 @@ impl Chain {
             .as_ref()
             .is_some_and(|link| link.used.stream() < stream)
         {
-            place = &mut place.0.as_mut().expect("the loop's condition").next;
+            place = &mut place
+                .0
+                .as_mut()
+                .expect("the loop's condition has checked the link")
+                .next;
         }
         place
     }

@@ -173,7 +173,7 @@ fn number_sections(items: &mut [Item], indices: &[u32], buffers: &[BufferInterva
 fn load(items: &[Item], sections: usize) -> Vec<u64> {
     let mut change = vec![0i64; sections + 1];
     for item in items {
-        let size = i64::try_from(item.size).expect("sizes sum up to 63 bits");
+        let size = i64::try_from(item.size).expect("the sum of the sizes has at most 63 bits");
         change[item.first as usize] += size;
         change[item.end as usize] -= size;
     }

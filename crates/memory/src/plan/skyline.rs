@@ -103,7 +103,8 @@ impl Skyline {
     /// Removes and returns the lowest run.
     fn lowest(&mut self) -> Gap {
         loop {
-            let Reverse((floor, first, end)) = self.queue.pop().expect("there is always a run");
+            let Reverse((floor, first, end)) =
+                self.queue.pop().expect("the skyline has at least one run");
             let known = self.ends[first as usize] == end && self.floors[first as usize] == floor;
             if known {
                 return Gap { first, end, floor };

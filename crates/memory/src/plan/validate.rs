@@ -22,7 +22,7 @@ pub enum Conflict {
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Count => write!(f, "not as many offsets as buffers"),
+            Self::Count => write!(f, "the numbers of offsets and buffers differ"),
             Self::Outside(index) => write!(f, "buffer {index} ends outside the slab"),
             Self::Unaligned(index) => write!(f, "the offset of buffer {index} is not aligned"),
             Self::Overlap(one, other) => write!(f, "buffers {one} and {other} overlap"),

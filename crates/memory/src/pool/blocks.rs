@@ -163,7 +163,7 @@ impl BlockTable {
         let end = pages.offset + pages.bytes;
         debug_assert!(
             offset <= pages.offset && end <= offset + bytes,
-            "{pages:?} do not lie in their block"
+            "{pages:?} are outside of their block"
         );
         let (front, node) = if pages.offset > offset {
             let node = self.split(pages.node, pages.offset - offset);
@@ -227,7 +227,10 @@ impl BlockTable {
                 "vacant node {index}"
             );
             vacant += 1;
-            assert!(vacant <= self.nodes.len(), "the vacant nodes form a circle");
+            assert!(
+                vacant <= self.nodes.len(),
+                "the list of vacant nodes has a cycle"
+            );
             index = self.get(index).bin_next;
         }
         let blocks = self

@@ -151,7 +151,7 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// `request_bytes` (rounded). The length of the range is a multiple of the page size. No page
     /// is committed.
     fn add_range(&mut self, _segment: SegmentId, _range_bytes: u64, _request_bytes: u64) {
-        debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
+        debug_assert!(self.supports_ranges(), "{self:?} does not support ranges");
     }
 
     /// Returns the pages to commit so that [`take`](Self::take), which has just refused `bytes`,
@@ -164,7 +164,7 @@ pub(crate) trait Pool: fmt::Debug + Send {
 
     /// Marks pages of one uncommitted block as committed and free, without an owner.
     fn commit(&mut self, _pages: Pages) {
-        debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
+        debug_assert!(self.supports_ranges(), "{self:?} does not support ranges");
     }
 
     /// Returns the whole pages that are committed and free, one entry for each free block, by
@@ -175,14 +175,14 @@ pub(crate) trait Pool: fmt::Debug + Send {
 
     /// Returns the owner of [`idle_pages`](Self::idle_pages).
     fn owner_of_pages(&self, _pages: Pages) -> StreamOwner {
-        debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
+        debug_assert!(self.supports_ranges(), "{self:?} does not support ranges");
         StreamOwner::NONE
     }
 
     /// Marks pages as decommitted. The pages are an entry of [`idle_pages`](Self::idle_pages), or a
     /// part of an entry. Returns the owner of the pages.
     fn decommit(&mut self, _pages: Pages) -> StreamOwner {
-        debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
+        debug_assert!(self.supports_ranges(), "{self:?} does not support ranges");
         StreamOwner::NONE
     }
 

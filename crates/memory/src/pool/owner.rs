@@ -18,7 +18,10 @@ impl StreamOwner {
 
     #[inline]
     pub(crate) fn of(stream: StreamId) -> Self {
-        debug_assert!(stream.0 < Self::MANY.0, "{stream:?} stands for no stream");
+        debug_assert!(
+            stream.0 < Self::MANY.0,
+            "{stream:?} is reserved for several streams"
+        );
         Self(stream.0)
     }
 

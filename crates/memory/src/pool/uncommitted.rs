@@ -29,7 +29,7 @@ impl Uncommitted {
     pub(crate) fn remove(&mut self, blocks: &BlockTable, index: u32) {
         let at = self.lower_bound(blocks, key(blocks, index));
         let removed = self.0.remove(at);
-        debug_assert_eq!(removed, index, "block {index} is not here");
+        debug_assert_eq!(removed, index, "block {index} is not in the list");
     }
 
     /// Returns the smallest run of pages whose commit makes a free block of `bytes`. If several

@@ -22,7 +22,7 @@ struct UnsplitSegment {
 
 impl UnsplitSegments {
     pub(crate) fn insert(&mut self, id: SegmentId, bytes: u64) {
-        debug_assert!(self.get(id).is_none(), "{id:?} is here");
+        debug_assert!(self.get(id).is_none(), "{id:?} is already in the pool");
         debug_assert!(bytes > 0);
         let number = id.0 as usize;
         if number >= self.segments.len() {
@@ -54,7 +54,7 @@ impl UnsplitSegments {
     #[inline]
     pub(crate) fn take(&mut self, id: SegmentId) -> (Span, StreamOwner) {
         let segment = self.get_mut(id);
-        debug_assert!(segment.is_free, "{id:?} is out");
+        debug_assert!(segment.is_free, "{id:?} is in use");
         segment.is_free = false;
         let UnsplitSegment { bytes, owner, .. } = *segment;
         self.free_bytes -= bytes;
@@ -72,7 +72,7 @@ impl UnsplitSegments {
         let segment = self.get_mut(span.segment);
         debug_assert!(
             !segment.is_free && segment.bytes == span.bytes,
-            "{span:?} is not out"
+            "{span:?} is not in use"
         );
         segment.is_free = true;
         segment.owner = owner;
@@ -116,7 +116,7 @@ impl UnsplitSegments {
     #[inline]
     fn get_mut(&mut self, id: SegmentId) -> &mut UnsplitSegment {
         let segment = self.segments[id.0 as usize].as_mut();
-        segment.expect("a pool names only segments that it was given")
+        segment.expect("the segment is in the pool")
     }
 
     /// Asserts the invariant, and that `listed` are exactly the free segments.
@@ -127,6 +127,6 @@ impl UnsplitSegments {
         let mut listed: Vec<_> = listed.collect();
         listed.sort_unstable();
         let free: Vec<_> = self.free().map(|(id, _)| id).collect();
-        assert_eq!(listed, free, "each free segment is listed once");
+        assert_eq!(listed, free, "the list of free segments is wrong");
     }
 }

@@ -42,7 +42,10 @@ fn of_report(path: &Path, error: io::Error) -> Error {
 pub(crate) fn format_of(path: &Path) -> Result<Format> {
     let format = Format::of(path).ok_or_else(|| {
         let endings = Format::ENDINGS.join(", ");
-        let text = format!("report {}: no known ending: {endings}", path.display());
+        let text = format!(
+            "report {}: unknown ending, expected one of {endings}",
+            path.display()
+        );
         Error::new(ErrorKind::InvalidArgument, text)
     });
     format.at_caller()

@@ -36,7 +36,7 @@ impl SimulatedDevice {
 
 /// Fails, because the device has no memory to read or write.
 fn without_memory<T>() -> Result<T> {
-    let text = "a simulated device has addresses, and no memory";
+    let text = "a simulated device has addresses, but no memory";
     Err(Error::new(ErrorKind::Unsupported, text))
 }
 

@@ -226,7 +226,7 @@ impl Expandable {
 
     fn memory(&self) -> &dyn VirtualMemory {
         let memory = self.backend.virtual_memory();
-        memory.expect("asked for when this was made")
+        memory.expect("the device has virtual memory, as `new` has checked")
     }
 
     fn has_pages(&self, address: DevicePtr, bytes: u64) -> bool {

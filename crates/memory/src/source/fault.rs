@@ -60,7 +60,8 @@ impl FaultPlan {
         Err(Error::new(
             ErrorKind::InvalidArgument,
             format!(
-                "fault plan {self:?}: reservations are counted from 1, probabilities lie in 0.0..=1.0"
+                "fault plan {self:?}: expected reservations of at least 1, and probabilities from \
+                 0 to 1"
             ),
         ))
     }

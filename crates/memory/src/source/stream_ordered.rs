@@ -34,7 +34,7 @@ impl StreamOrdered {
 
     fn cuda(&self) -> &Cuda {
         let cuda = self.backend.cuda();
-        cuda.expect("asked for when this was made")
+        cuda.expect("the device is a CUDA device, as `new` has checked")
     }
 
     /// Returns the bytes that the driver pool has reserved from the device, in use or not.

@@ -11,7 +11,10 @@ pub(crate) mod at_exit;
 pub(crate) mod barrier;
 #[cfg(loom)]
 mod loom_shim;
-#[cfg_attr(loom, allow(unused_imports, dead_code, reason = "what models replace"))]
+#[cfg_attr(
+    loom,
+    allow(unused_imports, dead_code, reason = "models replace the module")
+)]
 pub(crate) mod plain;
 pub(crate) mod wait;
 

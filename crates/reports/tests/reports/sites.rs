@@ -338,7 +338,7 @@ by line, the highest own peak first (escaped: outlived the entry, or live at the
 2.0 KiB      0 B      0 B  2.1 KiB      2     1       1         0        0       0     0.000 ms  loop        src/main.rs:1
 1.5 KiB      0 B  1.5 KiB  1.5 KiB      1     1       0         0        1       1     0.000 ms  loop        …p/deep/deep/deep/deep/deep/deep/deep/model.rs:2
 
-growth: what an entry leaves, less what is freed of earlier entries; the average over the second half
+growth: bytes that an entry leaves, minus freed bytes of earlier entries, averaged over the second half
    left  entries  rising  thread  scope  line
 1.5 KiB        1       0       0  loop
 1.5 KiB                                  …p/deep/deep/deep/deep/deep/deep/deep/model.rs:2

@@ -15,7 +15,7 @@ pub(crate) enum Value {
 impl Value {
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         let Self::Dict(dict) = self else {
-            panic!("{self:?} is no dictionary");
+            panic!("{self:?} is not a dictionary");
         };
         dict.get(key)
     }

@@ -85,7 +85,7 @@ impl ModelKind {
         match self {
             Self::PyTorch => "model of PyTorch's allocator",
             Self::PyTorchExpandable => "model of PyTorch's allocator, expandable segments",
-            Self::CudaPool => "model of CUDA's stream-ordered pool, which keeps what is freed",
+            Self::CudaPool => "model of CUDA's stream-ordered pool, which retains freed memory",
         }
     }
 

@@ -45,7 +45,10 @@ impl Parts {
     }
 
     pub(in crate::models) fn release(&mut self, start: u64) {
-        let part = self.all.remove(&start).expect("a block is a part");
+        let part = self
+            .all
+            .remove(&start)
+            .expect("the list contains the block");
         debug_assert!(!part.is_free);
         self.add_free(start, part.bytes);
     }
@@ -66,7 +69,10 @@ impl Parts {
 
     /// Removes a free part, and returns its size.
     pub(in crate::models) fn remove_free(&mut self, start: u64) -> u64 {
-        let part = self.all.remove(&start).expect("a free part is a part");
+        let part = self
+            .all
+            .remove(&start)
+            .expect("the list contains each free part");
         let was_free = self.free.remove(&(part.bytes, start));
         debug_assert!(was_free);
         part.bytes

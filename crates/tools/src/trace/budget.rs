@@ -49,8 +49,8 @@ impl ReadBudget {
         let left_bytes = left_bytes.ok_or_else(|| {
             let limit_bytes = self.limit_bytes;
             format!(
-                "{place}: the file refers to the same values so often that they would take more than \
-                 {limit_bytes} bytes of memory, the most for its length"
+                "{place}: the file refers to the same values so often that they would take more \
+                 than {limit_bytes} bytes of memory, the limit for a file of its length"
             )
         })?;
         self.left_bytes.set(left_bytes);

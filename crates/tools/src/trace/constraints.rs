@@ -89,7 +89,8 @@ impl ConstraintColumns {
         if upper < lower || lower < lifetime.lower || upper > lifetime.upper {
             let Lifetime { lower, upper, .. } = lifetime;
             return Err(format!(
-                "the gap \"{text}\" is outside of the lifetime, the steps from {lower} to before {upper}"
+                "the gap \"{text}\" is outside of the lifetime, expected steps from {lower} to \
+                 below {upper}"
             ));
         }
         let used = match used {
@@ -99,7 +100,7 @@ impl ConstraintColumns {
         if used.end < used.start || used.end > lifetime.size_bytes {
             let size = lifetime.size_bytes;
             return Err(format!(
-                "the gap \"{text}\" uses bytes outside of the buffer, which has {size}"
+                "the gap \"{text}\" uses bytes outside of the buffer of {size} bytes"
             ));
         }
         Ok(Gap { lower, upper, used })

@@ -85,7 +85,9 @@ impl<R: BufRead> CsvTable<R> {
             let mut found = (0..).zip(&self.header).filter(|(_, title)| is_named(title));
             let Some((first, _)) = found.next() else {
                 let expected = names.join(",");
-                return Err(self.row_error(format!("no column {name}: {expected} are expected")));
+                return Err(
+                    self.row_error(format!("no column {name}, expected the columns {expected}"))
+                );
             };
             if let Some((second, _)) = found.next() {
                 return Err(self.field_error(second, "a duplicate column"));
@@ -107,7 +109,7 @@ impl<R: BufRead> CsvTable<R> {
         self.split()?;
         let (found, expected) = (self.fields.len(), self.header.len());
         if found != expected {
-            return Err(self.row_error(format!("{found} columns, where the header has {expected}")));
+            return Err(self.row_error(format!("{found} columns, the header has {expected}")));
         }
         Ok(true)
     }

@@ -39,7 +39,7 @@ impl<'a> DeviceEntries<'a> {
         Ok(entries.map(move |(number, &value)| {
             let place = EntryPath::Entry { ordinal, number };
             if !pickle.is_dict(value) {
-                return Err(format!("{place} is no dictionary"));
+                return Err(format!("{place} is not a dictionary"));
             }
             Ok(Entry {
                 pickle,
@@ -72,7 +72,7 @@ fn devices<'a>(pickle: &'a Pickle<'a>, budget: &ReadBudget) -> Parsed<Vec<Device
     let list = |key| {
         let value = pickle.get(pickle.root(), key);
         let list = value.and_then(|value| pickle.list(value));
-        list.ok_or_else(|| format!("no snapshot: it has no list `{key}`"))
+        list.ok_or_else(|| format!("not a snapshot: it has no list `{key}`"))
     };
     // Without a recording, `torch.cuda.memory_snapshot` returns only the list of segments.
     let (segments, traces) = match pickle.list(pickle.root()) {
@@ -87,7 +87,7 @@ fn devices<'a>(pickle: &'a Pickle<'a>, budget: &ReadBudget) -> Parsed<Vec<Device
         let trace = traces
             .get(ordinal)
             .map_or(Some(&[][..]), |&trace| pickle.list(trace));
-        let trace = trace.ok_or_else(|| format!("device_traces[{ordinal}] is no list"))?;
+        let trace = trace.ok_or_else(|| format!("device_traces[{ordinal}] is not a list"))?;
         let own = rest.iter().take_while(|segment| segment.device == ordinal);
         let (own, others) = rest.split_at(own.count());
         rest = others;
@@ -170,9 +170,7 @@ impl<'a> SnapshotSegment<'a> {
         // The ordinal is bounded, because each ordinal below the highest costs time.
         let most = u64::from(u16::MAX);
         if device > most {
-            return Err(format!(
-                "{place}: device {device}, and there are at most {most}"
-            ));
+            return Err(format!("{place}: device {device}, expected at most {most}"));
         }
         Ok(Self {
             device: device as usize,
@@ -225,7 +223,7 @@ impl<'a> SnapshotSegment<'a> {
             if end > self.end() {
                 let segment_end = self.end();
                 return Err(format!(
-                    "{place} ends at {end:#x}, and its segment at {segment_end:#x}"
+                    "{place} ends at {end:#x}, its segment ends at {segment_end:#x}"
                 ));
             }
             if is_live {
@@ -285,7 +283,7 @@ impl<'a> Entry<'a> {
             b"inactive" => Ok(false),
             state => {
                 let (place, state) = (self.place, String::from_utf8_lossy(state));
-                Err(format!("{place}: the state {:?} is not known", cut(&state)))
+                Err(format!("{place}: unknown state {:?}", cut(&state)))
             }
         }
     }

@@ -213,7 +213,7 @@ impl Lifetime {
                 Honoured::All => true,
             };
             if let (false, Some(column)) = (is_honoured, constrained) {
-                let what = "a constraint that `cachescope plan` alone honours";
+                let what = "a constraint that only `cachescope plan` honours";
                 return Err(table.value_error(column, what));
             }
             // Each of the three numbers is below 2⁶³. If their sum saturates, the following check

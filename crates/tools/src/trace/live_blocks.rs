@@ -68,7 +68,7 @@ impl<T> LiveBlocks<T> {
                     entry => format!("entry {entry}"),
                 };
                 return Err(format!(
-                    "{address:#x} is alive since {since}, at {other:#x}"
+                    "{address:#x} overlaps the block at {other:#x}, which is alive since {since}"
                 ));
             };
             if let Some(live) = self.blocks.remove(&other) {

@@ -72,7 +72,7 @@ impl<R: BufRead> RmmLog<R> {
                 "free" => self.free(pointer, bytes)?,
                 "allocate failure" => None,
                 _ => {
-                    let what = "not allocate, allocate failure or free";
+                    let what = "not an action, expected allocate, allocate failure or free";
                     return Err(self.table.value_error(self.action_column, what));
                 }
             };

@@ -56,7 +56,7 @@ impl Scope<'_> {
                 self.value(value)?;
                 Err(Error::new(
                     value.span(),
-                    "a value that is not the block's last does nothing",
+                    "a value has no effect before the end of a block",
                 ))
             }
         }
@@ -134,8 +134,8 @@ impl Scope<'_> {
             Some(name) if !is_capitalized(name) => Err(Error::new(
                 name.span(),
                 format!(
-                    "`{name}` is no argument and no `let` of this function; a constant whose name \
-                     begins with no capital letter needs a path, as in `self::{name}`"
+                    "`{name}` is neither an argument nor a `let` of this function: if it is a \
+                     constant, write its path, as in `self::{name}`"
                 ),
             )),
             _ => Ok(Value::Constant(path.clone())),
@@ -196,7 +196,7 @@ impl Scope<'_> {
             Expr::Group(group) => return self.function(&group.expr),
             Expr::Path(path) => path,
             other => {
-                let problem = "only functions by their names can be called here";
+                let problem = "only a function's name or path can be called here";
                 return Err(Error::new(other.span(), problem));
             }
         };
@@ -211,7 +211,7 @@ impl Scope<'_> {
         if let Some(name) = path.path.get_ident()
             && self.names.contains(name)
         {
-            let problem = format!("`{name}` is a number here, and no function");
+            let problem = format!("`{name}` is a number here, not a function");
             return Err(Error::new(name.span(), problem));
         }
         let mut path = path.path.clone();
@@ -234,7 +234,7 @@ fn literal_of(lit: &Lit, is_negative: bool) -> Result<Literal> {
         Lit::Int(number) => number.suffix(),
         Lit::Float(number) => number.suffix(),
         Lit::Bool(_) if !is_negative => "",
-        _ => return Err(Error::new(lit.span(), "this literal is no number")),
+        _ => return Err(Error::new(lit.span(), "this literal is not a number")),
     };
     if !suffix.is_empty() {
         check_element_name(suffix, lit.span())?;

@@ -28,9 +28,10 @@ fn refused(span: Span, what: &str) -> Error {
     Error::new(
         span,
         format!(
-            "{what} cannot stand in a function of an element, which is made of arithmetic, \
-             comparisons, `!`, `&&`, `||`, `&`, `|`, `^`, `<<`, `>>`, `let`, `if` with `else`, `as`, \
-             literals, constants, blocks, mathematical functions as methods, and calls of other such functions"
+            "{what} cannot be used in an elementwise function, which consists of arithmetic, \
+             comparisons, `!`, `&&`, `||`, `&`, `|`, `^`, `<<`, `>>`, `let`, `if` with `else`, \
+             `as`, literals, constants, blocks, mathematical functions as methods, and calls of \
+             other elementwise functions"
         ),
     )
 }
@@ -66,7 +67,7 @@ pub(crate) fn definition(item: ItemFn, functions: &Functions) -> Result<Definiti
         let count = arguments.len();
         return Err(Error::new(
             name.span(),
-            format!("a function of an element has 1 to 4 arguments, and {count} are given"),
+            format!("an elementwise function has {count} arguments, expected 1 to 4"),
         ));
     }
     let mut scope = Scope {
@@ -83,7 +84,7 @@ pub(crate) fn definition(item: ItemFn, functions: &Functions) -> Result<Definiti
     let ReturnType::Type(_, output) = output else {
         return Err(Error::new(
             name.span(),
-            "a function of an element needs the type of its value, as in `-> f32`",
+            "an elementwise function needs a return type, as in `-> f32`",
         ));
     };
     let body = scope.body(&item.block)?;
@@ -129,7 +130,7 @@ fn attributes(
         } else {
             return refuse(
                 attribute.pound_token.span(),
-                "other attributes than documentation and one `#[derivative(…)]`",
+                "attributes other than documentation and one `#[derivative(…)]`",
             );
         }
     }
@@ -153,8 +154,8 @@ fn partials(attribute: &Attribute, arguments: usize) -> Result<Derivatives> {
         return Err(Error::new(
             attribute.path().span(),
             format!(
-                "`derivative` names a function for each argument, or `_` where there is none: there are {arguments} \
-                 arguments, and {given} are given"
+                "the number of functions in `derivative` is {given}, expected {arguments}, one for \
+                 each argument: write `_` for an argument without a derivative"
             ),
         ));
     }
@@ -223,7 +224,7 @@ fn no_element(span: Span, what: &str) -> Error {
     let types = ELEMENTS.join(", ");
     Error::new(
         span,
-        format!("{what} is no element type; these are: {types}"),
+        format!("{what} is not an element type, expected one of {types}"),
     )
 }
 

@@ -42,7 +42,7 @@ pub(in crate::collective) fn world(takes_device_memory: Option<bool>) -> Result<
     }
     let World {
         worker, rank, size, ..
-    } = world.as_ref().expect("it has begun");
+    } = world.as_ref().expect("the world has been started");
     Ok(HostCarrier::new(
         Arc::clone(worker),
         Members::all(*rank, *size),
@@ -110,7 +110,8 @@ extern "C" fn end() {
         Ok(ExitStep::Skip) => {}
         Ok(ExitStep::Abort) => {
             eprintln!(
-                "cachescope: rank {} failed, and others have not ended within {LAST_WAIT:?}: MPI_Abort ends them",
+                "cachescope: rank {} failed, and other ranks have not ended within {LAST_WAIT:?}: \
+                 MPI_Abort ends them",
                 world.rank
             );
             abort();

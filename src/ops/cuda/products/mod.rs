@@ -46,7 +46,7 @@ pub(in crate::ops) fn multiply_stacks(
     shape: &Shape,
 ) -> Result<AnyArray> {
     let dtype = left.dtype;
-    assert_eq!(dtype, right.dtype, "multiplied by another type");
+    assert_eq!(dtype, right.dtype, "the operands differ in type");
     let pairs = Pairs::new(left_layout, right_layout);
     let [rows, inner, columns] = pairs.lengths();
     let count = pairs.places.count() * rows * columns;
@@ -85,7 +85,7 @@ pub(in crate::ops) fn add_stacks(
     place: Operand<'_>,
 ) -> Result<()> {
     let element = GemmType::of(left.dtype.in_cuda()).expect("the elements are floats");
-    assert_eq!(left.dtype, right.dtype, "multiplied by another type");
+    assert_eq!(left.dtype, right.dtype, "the operands differ in type");
     let pairs = Pairs::new(left_layout, right_layout);
     let [rows, inner, columns] = pairs.lengths();
     let count = pairs.places.count() * rows * columns;
@@ -135,7 +135,7 @@ pub(in crate::ops) fn multiply_into(
     assert_eq!(
         [left.dtype, right.dtype],
         [dtype; 2],
-        "multiplied by another type"
+        "the operands differ in type"
     );
     let pairs = Pairs::new(left.layout, right.layout);
     let [rows, inner, columns] = pairs.lengths();
@@ -153,7 +153,7 @@ pub(in crate::ops) fn multiply_into(
         is_begun: false,
     };
     let gemms = pairs.gemms(element, operands, target);
-    for gemm in gemms.expect("both stand in rows or columns") {
+    for gemm in gemms.expect("the rows or the columns of both operands are contiguous") {
         // SAFETY: the operands have all elements that their layouts reach. The caller ensures that
         // `place` has the elements of the product, and that nothing else uses `place`. The stream
         // is ordered after all earlier uses of the memory.
@@ -245,7 +245,7 @@ impl BlasOperands {
     ) -> Result<()> {
         let operands = [&self.left, &self.right].map(|array| Words::of(array.operand()).address);
         let gemms = self.pairs.gemms(element, operands, target);
-        for gemm in gemms.expect("both stand in rows or columns, or were copied") {
+        for gemm in gemms.expect("the rows or the columns of both operands are contiguous") {
             // SAFETY: the operands have all elements that their layouts reach. The target has space
             // for all products, and nothing else uses it. The stream is ordered after all writes to
             // the operands.

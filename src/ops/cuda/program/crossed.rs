@@ -120,7 +120,7 @@ impl Crossed<'_> {
     pub(in crate::ops::cuda) fn arguments(&self, arguments: &mut Arguments) {
         self.program.arguments(arguments);
         let [.., across, along] = self.program.dims[..] else {
-            unreachable!("there are two axes");
+            unreachable!("the program has at least two axes");
         };
         for number in [across, along, self.tiles()] {
             arguments.push(number as u64);

@@ -116,7 +116,7 @@ fn logsumexp_of(dtype: DType) -> &'static ReductionKernels {
         DType::F64 => const { &ReductionKernels::of::<Logsumexp, f64>() },
         DType::F16 => const { &ReductionKernels::of::<Logsumexp, f16>() },
         DType::Bf16 => const { &ReductionKernels::of::<Logsumexp, bf16>() },
-        other => unreachable!("{other} is no type of floats"),
+        other => unreachable!("{other} is not a floating-point type"),
     }
 }
 

@@ -81,7 +81,10 @@ fn along(
     let workspace = Workspace::new(order);
     let lanes = SortLanes::along(address_of(array).0, array.layout, at);
     let kept = shape.dims()[at];
-    assert!(kept <= lanes.length, "sorted to a longer axis");
+    assert!(
+        kept <= lanes.length,
+        "the result is longer than the sorted axis"
+    );
     let dtype = match result {
         Sorted::Values => array.dtype,
         Sorted::Positions => DType::I64,

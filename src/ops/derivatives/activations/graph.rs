@@ -39,7 +39,7 @@ pub(in crate::ops::derivatives) fn source_of_graph(
     let run = move |operands: &[AnyArray]| {
         let array_of = |placeholder| match placeholder {
             Placeholder::Operand(number) => operands[number].operand(),
-            _ => unreachable!("the template of an expression graph has operands alone"),
+            _ => unreachable!("the placeholders of an expression graph are operands"),
         };
         run(&template.filled(&array_of, &results)?, &device, &shape)
     };

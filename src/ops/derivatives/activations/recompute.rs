@@ -258,7 +258,9 @@ pub(super) fn fetch(activation: &Rc<Activation>, part: &Layout) -> Result<(Buffe
         recomputation.run(activation.store())?;
         drop(pins);
     }
-    Ok(activation.part(part).expect("computed, and pinned"))
+    Ok(activation
+        .part(part)
+        .expect("the value was computed and pinned"))
 }
 
 /// Returns the operations that compute `activation`, in execution order, with pins on their

@@ -432,8 +432,8 @@ impl Store {
 #[track_caller]
 fn unmet(limit_bytes: u64, least_bytes: u64) -> Error {
     let text = format!(
-        "activation budget: {} are fewer than the steps must save: the least budget is {least_bytes} bytes ({}); the rest is \
-         computed again",
+        "activation budget: {} are fewer than the steps must save, expected at least \
+         {least_bytes} bytes ({})",
         ByteSize(limit_bytes),
         ByteSize(least_bytes),
     );

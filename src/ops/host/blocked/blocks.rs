@@ -65,7 +65,7 @@ impl Consecutive {
     /// Panics if the elements of `operand` are not consecutive.
     pub(in crate::ops::host) fn new(operand: &Operand<'_>) -> Self {
         let layout = operand.layout;
-        assert!(layout.is_contiguous(), "elements with gaps");
+        assert!(layout.is_contiguous(), "the elements are not contiguous");
         let base: *const u8 = host_pointer(DevicePtr(operand.buffer.address()));
         let element_bytes = operand.dtype.size_bytes();
         Self {
@@ -209,5 +209,5 @@ fn check_within(start: usize, count: usize, all: usize) {
 
 #[cold]
 fn outside(start: usize, count: usize, all: usize) -> ! {
-    panic!("{count} elements from {start} of {all}")
+    panic!("{count} elements from element {start} exceed {all} elements")
 }

@@ -208,7 +208,7 @@ impl BlockReader<'_> {
     /// Returns the address of the first result's block for the `count` elements from the element
     /// `start` on. These elements are in the index space.
     pub(super) fn first_block(&mut self, start: usize, count: usize) -> *const u8 {
-        assert!(count <= BLOCK, "read {count} elements at once");
+        assert!(count <= BLOCK, "{count} elements exceed a block of {BLOCK}");
         if count > 0 {
             // SAFETY: the range is in the index space. By the contract of `with_reader`, it may be
             // read.

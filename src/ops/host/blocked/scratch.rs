@@ -66,7 +66,7 @@ pub(super) struct ScratchMemory;
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct CacheLine(
-    #[expect(dead_code, reason = "it is scratch memory")]
+    #[expect(dead_code, reason = "the field is scratch memory")]
     [MaybeUninit<u8>; ScratchMemory::ALIGNMENT],
 );
 

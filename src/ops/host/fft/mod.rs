@@ -112,7 +112,7 @@ fn along(
 ) -> Result<AnyArray> {
     let [from, to] = rows.dtypes;
     assert_eq!([x.layout.dims()[at], shape.dims()[at]], rows.lengths);
-    assert_eq!(x.dtype, from, "rows of another type");
+    assert_eq!(x.dtype, from, "the rows differ in type from the plan");
     let lanes = FftLanes::new(x.layout, &Layout::contiguous(shape)?, at);
     // SAFETY: the lanes cover the whole array.
     let (array, output) = unsafe { begun(order.device, shape, to) }?;

@@ -26,7 +26,7 @@ pub(super) fn complex_rows(
     match dtype {
         DType::C32 => complex::<f32>(length, direction, factor.map(|factor| factor as f32)),
         DType::C64 => complex::<f64>(length, direction, factor),
-        other => unreachable!("there are no transforms of {other}"),
+        other => unreachable!("{other} has no Fourier transforms"),
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) fn forward_rows(dtype: DType, length: usize) -> OrOutOfMemory<FftRows
     match dtype {
         DType::F32 => forward::<f32>(length),
         DType::F64 => forward::<f64>(length),
-        other => unreachable!("there are no transforms of {other}"),
+        other => unreachable!("{other} has no Fourier transforms"),
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn inverse_rows(
     match dtype {
         DType::C32 => inverse(width, length, factor as f32),
         DType::C64 => inverse(width, length, factor),
-        other => unreachable!("there are no transforms of {other}"),
+        other => unreachable!("{other} has no Fourier transforms"),
     }
 }
 
@@ -180,7 +180,11 @@ where
     let transform = move |from: &[Complex<T>],
                           to: &mut [MaybeUninit<Complex<T>>],
                           scratch: &mut [Complex<T>]| {
-        assert_eq!(from.len(), to.len(), "as many numbers as there were");
+        assert_eq!(
+            from.len(),
+            to.len(),
+            "the source and the target differ in length"
+        );
         for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
             // SAFETY: both pieces have equal lengths. The mutable piece overlaps no other slice,
             // and the copy writes all of it.

@@ -75,7 +75,7 @@ pub(super) fn loops_of(dtype: DType) -> &'static MatrixLoops {
     match dtype {
         DType::F32 => &SINGLE,
         DType::F64 => &DOUBLE,
-        other => unreachable!("there are no factorizations of matrices of {other}"),
+        other => unreachable!("matrices of {other} cannot be factorized"),
     }
 }
 

@@ -53,7 +53,7 @@ impl Matrices {
     /// rows × columns × min(rows, columns) multiplications.
     fn of(layout: &Layout, cubes: usize) -> Self {
         let [batch @ .., rows, columns] = layout.dims() else {
-            unreachable!("the array has been found to have matrices");
+            unreachable!("the array has at least two axes");
         };
         let cube = [*columns, *rows.min(columns)];
         let cube = cube.into_iter().fold(*rows, usize::saturating_mul);
@@ -156,7 +156,10 @@ impl MatrixParts {
     /// Returns the part of the matrix `number`, whose elements have been written.
     fn part(&self, number: usize) -> MatrixPart {
         let start = number * self.each;
-        assert!(start + self.each <= self.all, "as many parts as matrices");
+        assert!(
+            start + self.each <= self.all,
+            "the matrix number is out of range"
+        );
         MatrixPart {
             address: self.base.wrapping_add(start * self.element_bytes),
             count: self.each,
@@ -208,7 +211,11 @@ fn copied_to_overwrite(
     let walk = Copying::All.walk(array.layout);
     // SAFETY: the walk is in row-major order of the output, and has the length of the output.
     let (copy_of, output) = unsafe { begun(order.device, array.layout.shape(), array.dtype) }?;
-    assert_eq!(output.count(), walk.count(), "copied to another length");
+    assert_eq!(
+        output.count(),
+        walk.count(),
+        "the source and the target differ in length"
+    );
     let (from, to) = (bytes_of(array), bytes_written(&output));
     // SAFETY: the walk visits the elements of `array` and of the new output, as the assertion
     // checks.
@@ -242,7 +249,7 @@ pub(in crate::ops) fn solved(
     a: Operand<'_>,
     right: Operand<'_>,
 ) -> Result<(AnyArray, Array<i32>)> {
-    assert_eq!(a.dtype, right.dtype, "equations of two types");
+    assert_eq!(a.dtype, right.dtype, "the operands differ in type");
     let matrices = Matrices::of(a.layout, 1);
     let n = matrices.rows;
     let size = n * right.layout.dims()[right.layout.ndim() - 1];

@@ -68,7 +68,11 @@ pub(in crate::ops) fn add_stacks(
     place: &AnyArray,
 ) -> Result<()> {
     let products = Products::of_stacks(lefts, rights).added_to(place.dtype);
-    assert_eq!(products.count(), place.len(), "the place is as large");
+    assert_eq!(
+        products.count(),
+        place.len(),
+        "the products and the place differ in length"
+    );
     launch_products(order, &products, output_at(place));
     Ok(())
 }
@@ -84,8 +88,15 @@ pub(in crate::ops) fn multiply_into(
 ) -> Result<bool> {
     let pairs = Pairs::one(matrix_of(left, 0), matrix_of(right, 1));
     let products = Products::new(pairs, [left, right]);
-    assert_eq!(products.count(), place.len(), "the place is as large");
-    assert_eq!(products.result, place.dtype, "the place is of the type");
+    assert_eq!(
+        products.count(),
+        place.len(),
+        "the products and the place differ in length"
+    );
+    assert_eq!(
+        products.result, place.dtype,
+        "the products and the place differ in type"
+    );
     launch_products(order, &products, output_at(place));
     Ok(true)
 }
@@ -154,7 +165,7 @@ enum Algorithm {
 impl Products {
     fn new(mut pairs: Pairs, [left, right]: [&AnyArray; 2]) -> Self {
         let dtype = left.dtype;
-        assert_eq!(dtype, right.dtype, "the operands are of one type");
+        assert_eq!(dtype, right.dtype, "the operands differ in type");
         if pairs.lengths().0 == 1 {
             // A row on the left is computed like a column on the right.
             pairs = pairs.transposed();
@@ -191,7 +202,11 @@ impl Products {
     /// Pairs the matrices of two stacks by index. The last two axes of a layout are a matrix.
     fn of_stacks(lefts: (&AnyArray, &Layout), rights: (&AnyArray, &Layout)) -> Self {
         let ((left, left_places), (right, right_places)) = (stack(lefts), stack(rights));
-        assert_eq!(left_places.len(), right_places.len(), "the numbers differ");
+        assert_eq!(
+            left_places.len(),
+            right_places.len(),
+            "the stacks differ in the number of matrices"
+        );
         let pairs = Pairs::many(left, right, Layout::walk([&left_places, &right_places]));
         Self::new(pairs, [lefts.0, rights.0])
     }
@@ -204,7 +219,7 @@ impl Products {
             "products of {narrow} are added to {result}"
         );
         let algorithm = match self.pairs.lengths() {
-            (_, 0, _) => unreachable!("there is nothing to add"),
+            (_, 0, _) => unreachable!("products without terms are filled with zeros"),
             (_, _, 1) => Algorithm::Vector,
             _ => Algorithm::Widened,
         };
@@ -341,7 +356,7 @@ impl Products {
         // SAFETY: by this function's contract. `new` selected the loops for the type.
         unsafe {
             match self.algorithm {
-                Algorithm::Tiny => unreachable!("these are not written by rows"),
+                Algorithm::Tiny => unreachable!("tiny products are not written by rows"),
                 // Zero bytes represent the number 0.
                 Algorithm::Zeros => {
                     out.write_bytes(0, rows.len() * columns * self.dtype.size_bytes());
@@ -355,7 +370,10 @@ impl Products {
                     self.write_part(index, [rows, 0..columns], place);
                 }
                 Algorithm::Widened | Algorithm::Blocks => {
-                    let write = self.loops.rows.expect("the type has it");
+                    let write = self
+                        .loops
+                        .rows
+                        .expect("the type has the loop of the algorithm");
                     write(&self.pairs, index, rows, self.at(out));
                 }
             }
@@ -382,7 +400,7 @@ impl Products {
             Algorithm::Dots => self.loops.dots,
             _ => self.loops.packed,
         };
-        let write = write.expect("the type has it");
+        let write = write.expect("the type has the loop of the algorithm");
         // SAFETY: by this function's contract. `new` selected the loops for the type.
         unsafe { write(&self.pairs, index, part, place) };
     }
@@ -453,7 +471,7 @@ fn matrix_of(array: &AnyArray, axis: usize) -> AnyMatrix {
         (&[columns], &[stride], 0) => ([1, columns], [0, stride]),
         (&[rows], &[stride], _) => ([rows, 1], [stride, 0]),
         (&[rows, columns], &[down, along], _) => ([rows, columns], [down, along]),
-        _ => unreachable!("{layout:?} is no matrix"),
+        _ => unreachable!("{layout:?} is not a matrix"),
     };
     let offset_bytes = layout.offset() * array.dtype.size_bytes();
     AnyMatrix::new(base(array).wrapping_add(offset_bytes), dims, strides)

@@ -84,7 +84,7 @@ pub(in crate::ops) fn neighbours(
     let length = array.dims()[at];
     assert!(
         nth < length && shape.dims()[at] == 2,
-        "neighbours of nothing"
+        "the position is out of range, or the result does not have two elements"
     );
     let task = Task {
         direction: Direction::Ascending,
@@ -94,7 +94,7 @@ pub(in crate::ops) fn neighbours(
         // an element.
         slots: (length * array.dtype.size_bytes()).div_ceil(size_of::<u64>()),
     };
-    let choose = loops.choose.expect("the elements are floats");
+    let choose = loops.choose.expect("only floats have neighbours");
     let kernel = (LaneKernel::of::<u64>(choose), loops.element);
     along(order, (loops, kernel), (array, at), shape, task)
 }
@@ -109,7 +109,7 @@ pub(in crate::ops) fn firsts(
 ) -> Result<AnyArray> {
     assert_eq!(
         sorted.dtype, loops.element,
-        "compared by another type's keys"
+        "the array and the loops differ in type"
     );
     assert!(sorted.layout.is_contiguous());
     let offset_bytes = sorted.layout.offset() * sorted.dtype.size_bytes();
@@ -207,7 +207,10 @@ fn along(
     shape: &Shape,
     task: Task,
 ) -> Result<AnyArray> {
-    assert_eq!(array.dtype, loops.element, "sorted by another type's keys");
+    assert_eq!(
+        array.dtype, loops.element,
+        "the array and the loops differ in type"
+    );
     let layout = &array.layout;
     let whole = Layout::contiguous(shape)?;
     let others = pairs(layout, &whole).enumerate();
@@ -235,7 +238,10 @@ fn along(
         } else {
             lanes.length.max(2)
         };
-        assert!(lanes.kept <= most, "sorted to a longer axis");
+        assert!(
+            lanes.kept <= most,
+            "the result is longer than the sorted axis"
+        );
         let to = bytes_written(&output);
         for first in (0..count).step_by(space.lanes) {
             let together = space.lanes.min(count - first);

@@ -16,7 +16,7 @@ impl<T: Float> Array<T> {
     /// The logits are read once and no softmax is stored. The loss of a row is the logarithm of the
     /// sum of its exponentials, minus the logit of its class. The loss is computed in `f64` without
     /// overflow. So a loss near 0 keeps its digits even if the logits are large. Without rows, the
-    /// result is NaN, like the [`mean`](Self::mean) of nothing.
+    /// result is NaN, like the [`mean`](Self::mean) of no elements.
     ///
     /// # Examples
     ///

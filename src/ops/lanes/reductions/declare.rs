@@ -19,51 +19,55 @@ macro_rules! reductions {
                         $example "[2, 2]": x = $input;
                         "x.", stringify!($whole), "()?.item()?" => $all
                     ),
-                    "\n\n# Errors\n\nThose of [`Lazy::eval`](crate::Lazy::eval), and what is said above of nothing.",
+                    "\n\n# Errors\n\nThe errors of [`Lazy::eval`](crate::Lazy::eval), and any error that is named above.",
                 ),
                 concat!(
-                    $($doc, "\n",)+ "\nThis is along `axes`, one or several ([`Axes`](crate::Axes)), which the result does \
-                    not have; a negative one counts from the end. Positions count in row-major order of the axes.",
+                    $($doc, "\n",)+ "\nReduces along `axes`, one or several ([`Axes`](crate::Axes)). The result does not have \
+                    these axes. A negative axis counts from the end. Positions are counted in row-major order over \
+                    the axes.",
                     $crate::ops::expression::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.", stringify!($axis), "(0)?.to_vec()?" => $along
                     ),
-                    "\n\n# Errors\n\nThose of [`Lazy::eval`](crate::Lazy::eval), what is said above of nothing, and \
-                    [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such \
-                    axis, or one is named twice.",
+                    "\n\n# Errors\n\nThe errors of [`Lazy::eval`](crate::Lazy::eval), and any error that is named above. \
+                    [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the array has no axis of this number, \
+                    or if an axis is named twice.",
                 ),
                 concat!(
-                    "[`", stringify!($axis), "`](Self::", stringify!($axis), ") with each of the axes kept, of length 1, so that the \
-                    result broadcasts against the operand.",
+                    "Like [`", stringify!($axis), "`](Self::", stringify!($axis), "), but keeps the reduced axes \
+                    with length 1, so that the result broadcasts against the operand.",
                     $crate::ops::expression::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.", stringify!($keepdims), "(0)?.to_vec()?" => $along
                     ),
-                    "\n\n# Errors\n\nThose of [`", stringify!($axis), "`](Self::", stringify!($axis), ").",
+                    "\n\n# Errors\n\nThe errors of [`", stringify!($axis), "`](Self::", stringify!($axis), ").",
                 ),
                 concat!(
-                    "[`Array::", stringify!($whole), "`](crate::Array::", stringify!($whole), ") of the expression, which is not stored.",
+                    "Like [`Array::", stringify!($whole), "`](crate::Array::", stringify!($whole), "), for an expression. \
+                    The elements of the expression are not stored.",
                     $crate::ops::expression::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.lazy().", stringify!($whole), "()?.item()?" => $all
                     ),
-                    "\n\n# Errors\n\nThose of [`Array::", stringify!($whole), "`](crate::Array::", stringify!($whole), ").",
+                    "\n\n# Errors\n\nThe errors of [`Array::", stringify!($whole), "`](crate::Array::", stringify!($whole), ").",
                 ),
                 concat!(
-                    "[`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ") of the expression, which is not stored.",
+                    "Like [`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), "), for an expression. \
+                    The elements of the expression are not stored.",
                     $crate::ops::expression::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.lazy().", stringify!($axis), "(-2)?.to_vec()?" => $along
                     ),
-                    "\n\n# Errors\n\nThose of [`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ").",
+                    "\n\n# Errors\n\nThe errors of [`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ").",
                 ),
                 concat!(
-                    "[`Array::", stringify!($keepdims), "`](crate::Array::", stringify!($keepdims), ") of the expression, which is not stored.",
+                    "Like [`Array::", stringify!($keepdims), "`](crate::Array::", stringify!($keepdims), "), for an expression. \
+                    The elements of the expression are not stored.",
                     $crate::ops::expression::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.lazy().", stringify!($keepdims), "(-2)?.to_vec()?" => $along
                     ),
-                    "\n\n# Errors\n\nThose of [`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ").",
+                    "\n\n# Errors\n\nThe errors of [`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ").",
                 ),
             }
         )+

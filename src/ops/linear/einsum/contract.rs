@@ -107,7 +107,7 @@ impl Product {
                 Some(product) => product * factor,
             });
         }
-        Ok(product.expect("a product has factors"))
+        Ok(product.expect("a product has at least one factor"))
     }
 }
 

@@ -30,9 +30,10 @@ const MOST: usize = 8;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be the operands of an einsum",
-    label = "these are no one to eight arrays of numbers of one type",
-    note = "write `(&a, &b)`, and `(&a,)` for a single array; expressions are evaluated first: `.eval()?`"
+    message = "`{Self}` cannot be the operands of `einsum`",
+    label = "expected a tuple of one to eight arrays of numbers of one type",
+    note = "write `(&a, &b)`, or `(&a,)` for a single array; to pass an expression, call \
+            `.eval()?` first"
 )]
 pub trait EinsumOperands<'a> {
     /// The type of all elements.

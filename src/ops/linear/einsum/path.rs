@@ -106,7 +106,7 @@ mod tests {
         while let Some(set) = sets.pop() {
             assert!(
                 path.labels(set).count_ones() <= 2,
-                "{set:b} is no part of the chain"
+                "{set:b} is not a part of the chain"
             );
             if set.count_ones() == 1 {
                 leaves += 1;

@@ -48,7 +48,7 @@ impl Subscripts {
             let (named, given) = (terms.len(), shapes.len());
             let operands = counted(named, "operand", "operands");
             return Err(invalid(format!(
-                "\"{text}\" names {named} {operands}, expected as many as are given, {given}"
+                "\"{text}\" names {named} {operands}, expected {given}"
             )));
         }
         let mut operands: SmallVec<[Labels; 4]> = SmallVec::new();
@@ -153,12 +153,14 @@ fn letters(part: &str, text: &str) -> Result<Labels> {
             ' ' => {}
             '.' => {
                 return Err(invalid(format!(
-                    "a '.' in \"{text}\" is not part of the one \"...\" that an operand may have"
+                    "\"{text}\" has a '.' outside of \"...\", expected at most one \"...\" for \
+                     each operand"
                 )));
             }
             _ => {
                 return Err(invalid(format!(
-                    "'{character}' in \"{text}\" is no letter, ',', \"...\" or the one \"->\""
+                    "\"{text}\" has '{character}', expected letters, ',', \"...\" and at most one \
+                     \"->\""
                 )));
             }
         }
@@ -237,7 +239,8 @@ impl Lengths {
         if axes > 0 && !term.has_ellipsis {
             let noun = counted(axes, "axis", "axes");
             return Err(invalid(format!(
-                "the output of \"{text}\" leaves out \"...\", which stands for {axes} {noun}: write it"
+                "the output of \"{text}\" lacks \"...\", which has {axes} {noun} in the operands: \
+                 write it"
             )));
         }
         let mut seen = 0;
@@ -246,7 +249,7 @@ impl Lengths {
             if self.known & bit == 0 {
                 let name = name(label);
                 return Err(invalid(format!(
-                    "the output of \"{text}\" has {name}, and no operand has it"
+                    "the output of \"{text}\" has {name}, which no operand has"
                 )));
             }
             if seen & bit != 0 {

@@ -124,7 +124,7 @@ pub(super) fn quotients(
 pub(super) fn unit(change: &AnyArray) -> Result<Option<AnyArray>> {
     debug_assert!(!batch_of(change.shape()).contains(&0));
     let [.., rows, columns] = *change.dims() else {
-        unreachable!("it has matrices");
+        unreachable!("the array has at least two axes");
     };
     let largest = change.lazy().abs().max_keepdims([-2, -1])?.lazy();
     let [zero, one] = [0.0, 1.0].map(|value| AnyLazy::number(change.dtype, value));

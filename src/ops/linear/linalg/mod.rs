@@ -28,9 +28,9 @@ pub use norms::MatrixNorm;
 
 /// The element types of matrices that can be factorized: `f32` and `f64`.
 #[diagnostic::on_unimplemented(
-    message = "there are no factorizations of matrices of `{Self}`",
-    label = "this is for `f32` and `f64`, and not for `{Self}`",
-    note = "other elements are converted: call `.cast::<f32>().eval()?`"
+    message = "matrices of `{Self}` cannot be factorized",
+    label = "expected elements of `f32` or `f64`, found `{Self}`",
+    note = "to convert other elements, call `.cast::<f32>().eval()?`"
 )]
 pub trait Factorizable: Float {}
 
@@ -57,7 +57,7 @@ fn matrix_of(operation: &str, array: &AnyArray) -> Result<[usize; 2]> {
     match *array.dims() {
         [.., rows, columns] => Ok([rows, columns]),
         _ => Err(invalid(format!(
-            "{operation}: the shape {} has no matrices, expected them in the last two axes",
+            "{operation}: the shape {} has fewer than two axes, expected matrices in the last two",
             array.shape()
         ))),
     }

@@ -73,7 +73,7 @@ pub(super) fn right_sides(
     };
     let shape = right.shape();
     let [.., height, columns] = *shape.dims() else {
-        unreachable!("the right side has been made matrices");
+        unreachable!("the right side has at least two axes");
     };
     if height != rows {
         let why = format!("a has {rows} rows, b has {height}");
@@ -84,7 +84,7 @@ pub(super) fn right_sides(
         Shape::from(batch_of(shape)),
     );
     let Ok(batch) = broadcast_shapes(operation, &[&before, &after]) else {
-        let why = format!("before the last two axes, {before} and {after} do not broadcast");
+        let why = format!("the axes before the last two, {before} and {after}, do not broadcast");
         return Err(Error::new(ErrorKind::ShapeMismatch, mismatch(&why)));
     };
     let shape = matrices(batch.dims(), &[rows, columns]);

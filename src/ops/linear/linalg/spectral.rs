@@ -20,7 +20,7 @@ pub(super) fn svd(a: &AnyArray) -> Result<[AnyArray; 3]> {
 #[track_caller]
 pub(super) fn svd_for(operation: &'static str, a: &AnyArray) -> Result<[AnyArray; 3]> {
     let (s, vectors) = singular(operation, a, true)?;
-    let [u, vt] = vectors.expect("the vectors were asked for");
+    let [u, vt] = vectors.expect("the vectors were requested");
     Ok([u, s, vt])
 }
 
@@ -98,7 +98,7 @@ fn check_finite(operation: &str, a: &AnyArray, elements: &AnyArray) -> Result<()
 #[track_caller]
 pub(super) fn eigh(a: &AnyArray) -> Result<[AnyArray; 2]> {
     let (w, v) = eigen("eigh", a, true)?;
-    let [v] = v.expect("the vectors were asked for");
+    let [v] = v.expect("the vectors were requested");
     Ok([w, v])
 }
 

@@ -230,7 +230,10 @@ fn adjoint(matrices: &AnyArray) -> Result<AnyArray> {
 
 #[track_caller]
 fn one_matrix(array: &AnyArray) -> Result<AnyArray> {
-    let (columns, before) = array.dims().split_last().expect("a stack has axes");
+    let (columns, before) = array
+        .dims()
+        .split_last()
+        .expect("a stack has at least one axis");
     array.reshape(&[before.iter().product(), *columns].into())
 }
 

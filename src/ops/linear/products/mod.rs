@@ -79,7 +79,7 @@ impl<T: Number> Array<T> {
                 "dot",
                 own,
                 others,
-                "expected vectors of one length",
+                "expected vectors of equal length",
             ));
         }
         self.matmul(other)
@@ -174,14 +174,14 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
             "matmul",
             own,
             others,
-            "expected at least one axis of each",
+            "expected at least one axis in each",
         ));
     }
     let (rows, inner) = ends(own, 0);
     let (depth, columns) = ends(others, 1);
     if inner != depth {
         let why =
-            format!("expected as many columns on the left, {inner}, as rows on the right, {depth}");
+            format!("the left operand has {inner} columns, the right operand has {depth} rows");
         return Err(mismatch("matmul", own, others, &why));
     }
     if own.ndim() <= 2 && others.ndim() <= 2 {
@@ -206,7 +206,7 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
     let right_layout = as_matrices(&right.layout, 1)?;
     let (before, after) = (leading(&left_layout), leading(&right_layout));
     let Ok(batch) = broadcast_shapes("matmul", &[&before, &after]) else {
-        let why = format!("before the last two axes, {before} and {after} do not broadcast");
+        let why = format!("the axes before the last two, {before} and {after}, do not broadcast");
         return Err(mismatch("matmul", own, others, &why));
     };
     let kept = |keeps: bool, length| keeps.then_some(length);
@@ -316,7 +316,7 @@ fn ends(shape: &Shape, axis: usize) -> (usize, usize) {
         (&[length], 0) => (1, length),
         (&[length], _) => (length, 1),
         (&[.., rows, columns], _) => (rows, columns),
-        ([], _) => unreachable!("a rank of 0 has been refused"),
+        ([], _) => unreachable!("an operand has at least one axis"),
     }
 }
 

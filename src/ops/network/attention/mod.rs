@@ -256,21 +256,24 @@ impl Sizes {
             Some([values, width]),
         ] = ends
         else {
-            return Err(mismatch(shapes, "expected at least two axes of each"));
+            return Err(mismatch(shapes, "expected at least two axes in each"));
         };
         if depth != others {
-            let why = format!("the last axis of q has length {depth}, that of k has {others}");
+            let why = format!(
+                "the last axis of q has length {depth}, the last axis of k has length {others}"
+            );
             return Err(mismatch(shapes, &why));
         }
         if keys != values {
-            let why = format!("axis -2 of k has length {keys}, that of v has {values}");
+            let why = format!("axis -2 of k has length {keys}, axis -2 of v has length {values}");
             return Err(mismatch(shapes, &why));
         }
         let leading = operands.map(|array| Shape::from(&array.dims()[..array.layout.ndim() - 2]));
         let [first, second, third] = &leading;
         let Ok(heads) = broadcast_shapes("attention", &[first, second, third]) else {
-            let why =
-                format!("before the last two axes, {first}, {second} and {third} do not broadcast");
+            let why = format!(
+                "the axes before the last two, {first}, {second} and {third}, do not broadcast"
+            );
             return Err(mismatch(shapes, &why));
         };
         Ok(Self {

@@ -186,7 +186,7 @@ fn of_input_by_products(
         .kernel()
         .dims()
         .try_into()
-        .expect("it has four axes");
+        .expect("the kernel has four axes");
     let turned = kernel.reshape(&[groups, outputs, inputs, height, width].into())?;
     let turned = turned.flip(3)?.flip(4)?.swap_axes(1, 2)?;
     let turned = turned.reshape(&[groups * inputs, outputs, height, width].into())?;

@@ -117,8 +117,9 @@ impl Windows {
         let fits = match *shape.dims() {
             [_, height, width] | [_, _, height, width] => size[0] <= height && size[1] <= width,
             _ => {
-                let why =
-                    format!("{operation}: the shape {shape} is neither [N, C, H, W] nor [C, H, W]");
+                let why = format!(
+                    "{operation}: the shape is {shape}, expected [N, C, H, W] or [C, H, W]"
+                );
                 return Err(Error::new(ErrorKind::InvalidArgument, why));
             }
         };

@@ -51,7 +51,7 @@ fn operands_on_the_host_and_a_device_are_named() {
         let there = Array::<f32>::ones([2, 2]).unwrap();
         let here = there.to_device(&Device::host()).unwrap();
         let ends =
-            "is on cuda:0, the right operand [2, 2] on host; move one with `.to_device(&device)`";
+            "is on cuda:0, the right operand [2, 2] on host: move one with `.to_device(&device)`";
         let says = |result: cachescope::Result<Array<f32>>, text: &str| {
             let error = result.unwrap_err().to_string();
             assert!(error.starts_with(text), "{error}");
@@ -66,7 +66,7 @@ fn operands_on_the_host_and_a_device_are_named() {
         );
         says(
             cachescope::concat(&[&here, &there], 0),
-            "concat: array 0 [2, 2] is on host, array 1 [2, 2] on cuda:0; move one",
+            "concat: array 0 [2, 2] is on host, array 1 [2, 2] on cuda:0: move one",
         );
     }
     lock.end();

@@ -59,26 +59,17 @@ fn subscripts_that_mean_nothing_are_named() {
     let (a, b) = (ones(&[2, 3]), ones(&[3, 5]));
     let of_two = |text: &str| einsum(text, (&a, &b));
     for (text, why) in [
-        (
-            "ij",
-            "einsum: \"ij\" names 1 operand, expected as many as are given, 2",
-        ),
-        (
-            "ij,jk,k",
-            "names 3 operands, expected as many as are given, 2",
-        ),
-        ("i1,jk", "'1' in \"i1,jk\" is no letter"),
-        ("ij,jk-ik", "'-' in \"ij,jk-ik\" is no letter"),
-        ("ij->jk->ik", "'-' in \"ij->jk->ik\""),
-        ("ié,jk", "'é' in \"ié,jk\""),
-        (
-            "ij,..k",
-            "a '.' in \"ij,..k\" is not part of the one \"...\"",
-        ),
-        ("......,jk", "a '.' in"),
+        ("ij", "einsum: \"ij\" names 1 operand, expected 2"),
+        ("ij,jk,k", "names 3 operands, expected 2"),
+        ("i1,jk", "\"i1,jk\" has '1', expected letters"),
+        ("ij,jk-ik", "\"ij,jk-ik\" has '-', expected letters"),
+        ("ij->jk->ik", "\"ij->jk->ik\" has '-'"),
+        ("ié,jk", "\"ié,jk\" has 'é'"),
+        ("ij,..k", "\"ij,..k\" has a '.' outside of \"...\""),
+        ("......,jk", "has a '.' outside of"),
         (
             "ij,jk->im",
-            "the output of \"ij,jk->im\" has the letter m, and no operand has it",
+            "the output of \"ij,jk->im\" has the letter m, which no operand has",
         ),
         (
             "ij,jk->iki",
@@ -86,7 +77,7 @@ fn subscripts_that_mean_nothing_are_named() {
         ),
         (
             "...j,jk->k",
-            "leaves out \"...\", which stands for 1 axis: write it",
+            "lacks \"...\", which has 1 axis in the operands: write it",
         ),
     ] {
         let error = of_two(text).expect_err(text);
@@ -105,11 +96,7 @@ fn subscripts_that_mean_nothing_are_named() {
         "einsum: 9 operands, expected at most 8",
     );
     let none: &[&Array<f32>] = &[];
-    fails(
-        einsum("", none),
-        KIND,
-        "\"\" names 1 operand, expected as many as are given, 0",
-    );
+    fails(einsum("", none), KIND, "\"\" names 1 operand, expected 0");
     let many = ones(&[1, 2, 2, 2, 2]);
     fails(
         einsum("abcde,fghij->abcdefghij", (&many, &many)),
@@ -261,13 +248,12 @@ fn mismatched_queries_keys_and_values_are_named() {
     fails(
         attention(&q, &ones(&[2, 5, 4]), &v, false),
         KIND,
-        "attention: q [2, 4, 3], k [2, 5, 4] and v [2, 5, 6] do not fit: the last axis of q has length 3, that of k \
-         has 4",
+        "attention: q [2, 4, 3], k [2, 5, 4] and v [2, 5, 6] do not fit: the last axis of q has length 3, the last axis of k has length 4",
     );
     fails(
         attention(&q, &k, &ones(&[2, 4, 6]), true),
         KIND,
-        "axis -2 of k has length 5, that of v has 4",
+        "axis -2 of k has length 5, axis -2 of v has length 4",
     );
     fails(
         attention(&ones(&[3, 4, 3]), &k, &v, true),
@@ -277,7 +263,7 @@ fn mismatched_queries_keys_and_values_are_named() {
     fails(
         attention(&q, &k, &ones(&[6]), true),
         KIND,
-        "expected at least two axes of each",
+        "expected at least two axes in each",
     );
 }
 

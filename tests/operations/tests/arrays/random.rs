@@ -183,9 +183,9 @@ fn what_cannot_be_drawn_is_an_error() {
     let kind = ErrorKind::InvalidArgument;
     let mut generator = Generator::new(1);
     for p in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-        let message = format!("bernoulli: the probability {p} is not between 0 and 1");
+        let message = format!("bernoulli: the probability is {p}, expected 0 to 1");
         fails(Array::bernoulli_with(&mut generator, p, 3), kind, &message);
-        let message = format!("dropout_mask: the probability {p} is not between 0 and 1");
+        let message = format!("dropout_mask: the probability is {p}, expected 0 to 1");
         fails(
             Array::<f32>::dropout_mask_with(&mut generator, p, 3),
             kind,

@@ -175,7 +175,10 @@ proptest! {
         let length = array.shape()[counted(axis, array.ndim())];
         let split = array.split(parts, axis);
         if !length.is_multiple_of(parts) {
-            let text = format!("of length {length} does not divide into {parts} parts");
+            let shape = array.shape();
+            let text = format!(
+                "of length {length} of the shape {shape:?} does not divide into {parts} parts"
+            );
             fails(split, ErrorKind::InvalidArgument, &text);
             return Ok(());
         }
@@ -262,7 +265,7 @@ fn bad_input_is_named() -> Result<()> {
     fails(
         array.split(0, 0),
         argument,
-        "split: axis 0 of the shape [3, 4] of length 3 does not divide into 0 parts",
+        "split: axis 0 of length 3 of the shape [3, 4] does not divide into 0 parts",
     );
     fails(array.split(2, 0), argument, "does not divide into 2 parts");
     fails(array.split(4, -3), argument, "split: axis -3");

@@ -200,5 +200,5 @@ fn rejects_a_parameter_that_only_the_second_run_reads() {
     });
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    assert!(error.to_string().contains("ran again"), "{error}");
+    assert!(error.to_string().contains("second run"), "{error}");
 }

@@ -111,7 +111,9 @@ fn rejects_a_state_that_the_optimizer_lacks() {
     let x = numbers(&[3], 1.0);
     let error = refused(Adam::new(0.1).state_of(2, 1, &x).map(drop), &[]);
     let text = error.to_string();
-    assert!(text.contains("Adam::state_of: state 2 of parameter 1, the optimizer has 2 states"));
+    assert!(text.contains(
+        "Adam::state_of: state 2 of parameter 1 does not exist, the optimizer has 2 states"
+    ));
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn check_refused(error: Error, function: &str) {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     let text = error.to_string();
     assert!(text.starts_with(function), "{text}");
-    assert!(text.contains("no parameter reaches"), "{text}");
+    assert!(text.contains("depends on no parameter"), "{text}");
     assert!(text.contains("argument of the closure"), "{text}");
     let place = error.location().expect("it has a line");
     assert!(place.file().ends_with("unreached.rs"), "{text}");

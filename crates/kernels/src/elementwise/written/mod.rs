@@ -24,13 +24,13 @@ macro_rules! elements {
             $(of_kind! { element $kind $pass $name $op $arguments })+
 
             /// The CUDA forms of the functions, as lambdas of `a_`, `b_` and `c_`.
-            #[allow(non_upper_case_globals, reason = "each is called as its function is")]
+            #[allow(non_upper_case_globals, reason = "each constant has the name of its function")]
             pub mod cuda {
                 $(elements! { @cuda $kind $name $arguments $($body)+ })+
             }
 
             /// Flags that are `true` for functions that may encounter rare elements.
-            #[allow(non_upper_case_globals, reason = "each is called as its function is")]
+            #[allow(non_upper_case_globals, reason = "each constant has the name of its function")]
             pub mod rare {
                 $(elements! { @rare $kind $name $($body)+ })+
             }
@@ -40,7 +40,7 @@ macro_rules! elements {
         @cuda $kind:ident $name:ident $arguments:tt
         host: $($host:expr),+; $(rare: $from:literal;)? cuda: $cuda:literal; $($rest:tt)+
     ) => {
-        #[doc = concat!("That of `", stringify!($name), "`.")]
+        #[doc = concat!("The CUDA form of `", stringify!($name), "`.")]
         pub const $name: &str = concat!(
             elements!(@types $arguments), elements!(@result $kind), elements!(@values $arguments),
             " return R(", $cuda, "); }"
@@ -68,7 +68,7 @@ macro_rules! elements {
         @rare $kind:ident $name:ident
         host: $($host:expr),+; $(rare: $from:literal;)? cuda: $cuda:literal; $($rest:tt)+
     ) => {
-        #[doc = concat!("Whether `", stringify!($name), "` may.")]
+        #[doc = concat!("True if `", stringify!($name), "` may encounter rare elements.")]
         pub const $name: bool = !stringify!($($from)?).is_empty();
     };
 }

@@ -167,7 +167,7 @@ macro_rules! elements {
     };
     // This pattern matches `powi`, the only row whose arguments have two types.
     (@function $name:ident $op:ident ($x:ident, $y:ident: $type:ident)) => {
-        #[doc = concat!("What `", stringify!($name), "` computes.")]
+        #[doc = concat!("Appends a call of `", stringify!($name), "`.")]
         pub fn $name($x: Term, $y: Term, terms: &mut Terms<'_>) -> Term {
             let $y = super::typed::<$type>($y, terms);
             let call = rows::$op::CALLS.get(terms.dtype($x));
@@ -179,7 +179,7 @@ macro_rules! elements {
         }
     };
     (@function $name:ident $op:ident ($($x:ident),+)) => {
-        #[doc = concat!("What `", stringify!($name), "` computes.")]
+        #[doc = concat!("Appends a call of `", stringify!($name), "`.")]
         pub fn $name($($x: Term,)+ terms: &mut Terms<'_>) -> Term {
             let operands = terms.unified([$($x),+]);
             let call = rows::$op::CALLS.get(terms.dtype(operands[0]));
@@ -208,11 +208,11 @@ pub mod operators {
     }
 
     operators! {
-        "`left + right`" add Added;
-        "`left - right`" sub Subtracted;
-        "`left * right`" mul Times;
-        "`left / right`" div Over;
-        "`left % right`" rem Modulo;
+        "Appends `left + right`." add Added;
+        "Appends `left - right`." sub Subtracted;
+        "Appends `left * right`." mul Times;
+        "Appends `left / right`." div Over;
+        "Appends `left % right`." rem Modulo;
     }
 
     /// Appends `-x`.

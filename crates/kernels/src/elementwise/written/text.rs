@@ -34,7 +34,7 @@ pub const fn joined<const N: usize>(parts: &[&str]) -> [u8; N] {
 pub const fn of(bytes: &'static [u8]) -> &'static str {
     match std::str::from_utf8(bytes) {
         Ok(text) => text,
-        Err(_) => panic!("whole texts were joined"),
+        Err(_) => panic!("the joined text is not UTF-8"),
     }
 }
 

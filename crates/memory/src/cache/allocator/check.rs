@@ -25,17 +25,20 @@ impl Allocator<'_> {
         for (class, list) in lists {
             for header in list.iter() {
                 let own_class = floor_class(header.block.bytes());
-                assert_eq!(own_class, class, "a free list holds blocks of its class");
+                assert_eq!(
+                    own_class, class,
+                    "a free list contains a block of another class"
+                );
                 assert!(
                     header.block.other_uses.is_empty(),
-                    "it is its stream's alone"
+                    "an idle block is in use on other streams"
                 );
                 bytes += header.block.bytes();
                 listed += 1;
             }
         }
         let idle = store.idle().count();
-        assert_eq!(idle, listed, "every block is found in its class");
+        assert_eq!(idle, listed, "an idle block is in no free list");
         blocks += listed;
         let pending = store.pending.iter().map(|header| &**header);
         let pending = store.deferred.iter().chain(pending);
@@ -52,10 +55,16 @@ impl Allocator<'_> {
             bytes += if is_part { 0 } else { header.block.bytes() };
         }
         let idle_headers = self.counters.idle_headers();
-        assert_eq!(idle_headers, blocks as u64, "what is not live is idle");
+        assert_eq!(
+            idle_headers, blocks as u64,
+            "the numbers of idle blocks differ"
+        );
         let idle_bytes = bytes..=bytes + arena_bytes;
         let cached_bytes = self.counters.cached_bytes();
-        assert!(idle_bytes.contains(&cached_bytes), "and so are its bytes");
+        assert!(
+            idle_bytes.contains(&cached_bytes),
+            "the numbers of idle bytes differ"
+        );
         assert!(self.counters.escaped_blocks.get() <= self.counters.live_blocks.get());
         arena_bytes
     }

@@ -206,7 +206,7 @@ impl Allocator<'_> {
             // The last exit detached the arenas with live suballocations, so the policy holds no
             // memory.
             let left = self.policies.idle_and_arenas();
-            debug_assert_eq!(left, (0, 0), "the policy before keeps something");
+            debug_assert_eq!(left, (0, 0), "the previous policy still holds memory");
             self.policies.activate(config.policy);
         }
         self.store.records = config.record;

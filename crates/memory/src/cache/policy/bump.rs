@@ -202,7 +202,7 @@ impl ArenaPolicy for Bump {
             let found = header.block.address.0 + header.block.bytes();
             assert!(
                 end.is_none_or(|end| *end == found),
-                "an idle suballocation has its end"
+                "the end of an idle suballocation is wrong"
             );
         }
         assert!(idle.iter().all(|header| header.block.stream == self.stream));

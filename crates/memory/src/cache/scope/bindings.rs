@@ -35,7 +35,7 @@ impl ThreadBindings {
 
     /// Adds a shard. Returns the removed shards. They were closed because their caches were removed
     /// or their devices ended. The caller must drop them outside the borrow of the bindings.
-    #[must_use = "dropping them is for who has let go of the bindings"]
+    #[must_use = "drop the shards after the borrow of the bindings"]
     pub(super) fn insert(&mut self, shard: &LocalShard) -> Vec<LocalShard> {
         let settings = shard.settings.as_ref().map_or(ptr::null(), Arc::as_ptr);
         self.shards.insert(settings, Rc::clone(shard));

@@ -159,7 +159,7 @@ impl CallSiteCache {
 
     /// Stores a shard for a place. Returns the replaced shard, which the caller must drop outside
     /// the borrow of this cache.
-    #[must_use = "dropping it is for who has let go of the call sites"]
+    #[must_use = "drop the shard after the borrow of the call sites"]
     pub(super) fn insert(
         &mut self,
         place: Place<'_>,

@@ -85,7 +85,7 @@ fn enter_without_frame(
         return None;
     }
     let before = set_current(Some(Rc::clone(shard)));
-    debug_assert!(before.is_none(), "no frame binds a shard");
+    debug_assert!(before.is_none(), "another shard is already current");
     mem::forget(before); // This omits the test of a drop.
     Some(thread.defer(slot, makes_current, true))
 }

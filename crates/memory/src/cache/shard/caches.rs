@@ -118,10 +118,10 @@ impl Caches {
             if slot.as_ref().is_none_or(|shard| shard.is_closed()) {
                 *slot = Some(self.new_shard(None));
             }
-            let shard = slot.as_ref().expect("just made");
+            let shard = slot.as_ref().expect("the shard was just created");
             let mut guard = shard
                 .guard()
-                .expect("nobody is ever inside of it, and it is open");
+                .expect("the shard is open, and no thread enters it");
             let idle = guard.drain_deferred();
             let block = hand_out(&mut guard);
             guard.publish();

@@ -195,7 +195,7 @@ impl Guard<'_> {
     pub(in crate::cache) fn check(&mut self) -> u64 {
         assert!(
             self.is_entered() || self.visiting,
-            "the holder is in an entry"
+            "the shard is checked outside of an entry"
         );
         self.allocator.check()
     }

@@ -74,8 +74,9 @@ impl Shard {
         let grown = ByteSize(self.counters.grown_bytes.get());
         let entries = self.counters.grown_entries.get();
         write_to_stderr(format_args!(
-            "warning: scope \"{}\" left {grown} more behind in {entries} entries and freed nothing of it: \
-             record the device, or see scope::growth (shown once a scope, in builds with debug assertions)",
+            "warning: scope \"{}\" grew by {grown} in {entries} entries and freed none of it: \
+             record the device, or see scope::growth (shown once a scope, in builds with debug \
+             assertions)",
             display_name(&settings.name),
         ));
     }

@@ -100,7 +100,7 @@ impl Gemm {
     /// [`Unsupported`](ErrorKind::Unsupported) if a length exceeds 31 bits.
     #[cfg_attr(
         all(not(feature = "cuda"), not(test)),
-        allow(dead_code, reason = "nothing is multiplied")
+        allow(dead_code, reason = "only the CUDA backend calls the function")
     )]
     pub fn calls(&self) -> Result<impl Iterator<Item = GemmCall> + use<>> {
         let number =
@@ -139,7 +139,7 @@ impl Gemm {
 #[cold]
 fn too_long(what: &str, number: usize) -> Error {
     let text = format!(
-        "matmul: {number} {what}: cuBLAS counts to {} only",
+        "matmul: {number} {what}, expected at most {}, cuBLAS's limit",
         i32::MAX
     );
     Error::new(ErrorKind::Unsupported, text)

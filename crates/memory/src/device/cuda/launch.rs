@@ -226,7 +226,8 @@ impl fmt::Display for RowFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Weight => {
-                "has a weight that is negative, infinite or NaN, expected finite weights of which none is negative"
+                "has a weight that is negative, infinite or NaN, expected finite weights of at \
+                 least 0"
             }
             Self::NoWeight => "has no weight above 0, expected at least one",
             Self::NoNumber => "has a logit that is NaN, expected numbers",

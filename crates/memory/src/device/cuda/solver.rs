@@ -55,7 +55,7 @@ pub enum Factorization {
 pub fn solver_length(operation: &str, length: usize) -> Result<i32> {
     i32::try_from(length).map_err(|_| {
         let text = format!(
-            "{operation}: {length} rows or columns: cuSOLVER counts to {} only",
+            "{operation}: {length} rows or columns, expected at most {}, cuSOLVER's limit",
             i32::MAX
         );
         Error::new(ErrorKind::Unsupported, text)

@@ -202,7 +202,7 @@ impl StreamQueues {
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a value that is no text")
+    text.unwrap_or("a panic value that is not text")
 }
 
 impl fmt::Debug for DelayedStreams {

@@ -214,11 +214,13 @@ impl OutOfMemoryReport {
         if self.limit_bytes.is_some() && wanted <= self.total_bytes {
             let limit = enough(wanted);
             return format!(
-                "live buffers leave no room: drop some, use smaller batches, or raise the memory limit to {limit} or \
+                "live buffers leave too little memory: drop some, use smaller batches, or raise \
+                 the memory limit to {limit} or \
                  more{scope_text}"
             );
         }
-        "live buffers leave no room: drop some before this allocation, or use smaller batches"
+        "live buffers leave too little memory: drop some before this allocation, or use smaller \
+         batches"
             .into()
     }
 
@@ -243,18 +245,19 @@ impl OutOfMemoryReport {
         if let Some(cache) = requester.filter(|cache| cache.cached_bytes > 0) {
             let name = display_name(&cache.name);
             return format!(
-                "under Bump the scope \"{name}\" reuses nothing before its exit: give it `Policy::Recycle` or \
+                "under Bump, the scope \"{name}\" reuses no memory before its exit: give it \
+                 `Policy::Recycle` or \
                  `Policy::Plan`, which need only what is live at once"
             );
         }
         if self.moving_bytes > 0 {
-            return "other threads were taking or returning memory at that moment: try again"
+            return "other threads were allocating or releasing memory at that moment: try again"
                 .into();
         }
         let detached_bytes: u64 = self.caches.iter().map(|cache| cache.detached_bytes).sum();
         if self.cached_bytes() + detached_bytes > 0 {
-            return "a cache cannot give its idle blocks back: a live buffer shares their arena or slab; drop the \
-                    buffer, or set `max_bytes`"
+            return "a cache cannot release its idle blocks, because a live buffer shares their \
+                    arena or slab: drop the buffer, or set `max_bytes`"
                 .into();
         }
         let is_fragmented = self.largest_free_block_bytes < self.rounded_bytes;
@@ -266,7 +269,8 @@ impl OutOfMemoryReport {
         let counted_bytes = self.reserved_bytes.saturating_sub(self.kept_bytes);
         let wanted = counted_bytes.saturating_add(self.rounded_bytes);
         if self.limit_bytes.is_none_or(|limit| wanted <= limit) {
-            return "the device refused although it has room: other processes may hold its memory"
+            return "the device refused the request although enough memory is free: other \
+                    processes may have taken it"
                 .into();
         }
         let limit = enough(wanted);
@@ -296,8 +300,9 @@ impl OutOfMemoryReport {
             format!(" within {:?}", self.reclaim_wait)
         };
         Some(format!(
-            "the idle blocks of \"{name}\" are in scopes that other threads are inside ({threads}), which released \
-             too little{time}: leave a scope before a long computation or wait"
+            "the idle blocks of \"{name}\" are in scopes that other threads have entered \
+             ({threads}), which released too little{time}: exit a scope before a long computation \
+             or wait"
         ))
     }
 

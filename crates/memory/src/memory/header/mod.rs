@@ -251,7 +251,7 @@ impl Header {
 }
 
 /// The header of a block that was handed out and has no handle yet.
-#[must_use = "a handle is made of it"]
+#[must_use = "make a handle of the block"]
 pub(crate) struct HandedOut(pub(crate) Box<Header>);
 
 impl fmt::Debug for Header {

@@ -58,7 +58,7 @@ impl BestFit {
             let is_free = self.blocks.is_free(node);
             let joins = [is_free, block.state == BlockState::Uncommitted];
             let apart = joins == before_joins && joins != [false, false];
-            assert!(!apart, "{before} and {node} are apart");
+            assert!(!apart, "{before} and {node} are not coalesced");
             if is_free {
                 let is_tail = self.blocks.free_state(block.after) == BlockState::Wilderness;
                 assert_eq!(

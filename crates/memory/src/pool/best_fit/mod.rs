@@ -237,7 +237,7 @@ impl BestFit {
     }
 
     fn insert_segment(&mut self, id: SegmentId, segment: SegmentEntry) {
-        debug_assert!(self.segment(id).is_none(), "{id:?} is here");
+        debug_assert!(self.segment(id).is_none(), "{id:?} is already in the pool");
         debug_assert!(segment.bytes > 0);
         let number = id.0 as usize;
         if number >= self.segments.len() {
@@ -353,7 +353,7 @@ impl Pool for BestFit {
         let block = self.blocks.get(span.node);
         debug_assert!(
             block.state == BlockState::Used && block.offset == span.offset,
-            "{span:?} is not out"
+            "{span:?} is not in use"
         );
         let node = self.insert_free(span.node, owner);
         let BlockNode {

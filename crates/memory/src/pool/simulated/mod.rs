@@ -98,7 +98,7 @@ impl SimulatedBlock {
 #[track_caller]
 pub(crate) fn check_simulated(kind: PoolKind) -> Result<()> {
     if kind == PoolKind::StreamOrdered {
-        let text = "the stream-ordered pool belongs to the driver and cannot be simulated";
+        let text = "the stream-ordered pool belongs to the driver, and cannot be simulated";
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     Ok(())

@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
                     Some(name) => {
                         format!("the opcode {name}, which plain data does not need, is refused")
                     }
-                    None => format!("{byte:#04x} is no opcode"),
+                    None => format!("{byte:#04x} is not an opcode"),
                 };
                 return Err(self.refusal(reason));
             };
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
                 "set"
             };
             return Err(self.refusal(format!(
-                "an element is appended to a value that is no {kind}"
+                "an element is appended to a value that is not a {kind}"
             )));
         }
         self.arena.extend(number, &self.stack[from..]);
@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         self.check_pairs(from)?;
         let number = self.container(from)?;
         if self.arena.kind(number) != ContainerKind::Dict {
-            return Err(self.refusal("a key is set on a value that is no dictionary".into()));
+            return Err(self.refusal("a key is set on a value that is not a dictionary".into()));
         }
         self.arena.extend(number, &self.stack[from..]);
         self.stack.truncate(from);

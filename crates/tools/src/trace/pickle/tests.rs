@@ -74,18 +74,18 @@ fn what_is_no_pickle_is_refused_with_its_place() {
     refused(b"\x80\x06N.", 0, "protocol 6");
     refused(b"\x80\x01N.", 0, "protocol 1");
     refused(b"id,lower,upper,size\n", 0, "INST");
-    refused(b"\x80\x02\xff.", 2, "0xff is no opcode");
+    refused(b"\x80\x02\xff.", 2, "0xff is not an opcode");
     refused(b"\x80\x02.", 2, "no value on the stack");
     refused(b"\x80\x02(.", 3, "no value on the stack");
     refused(b"\x80\x02Ne.", 3, "no mark");
     refused(b"\x80\x02N(Ne.", 5, "used as a list");
-    refused(b"\x80\x02}Na.", 4, "no list");
-    refused(b"\x80\x02]NNs.", 5, "no dictionary");
+    refused(b"\x80\x02}Na.", 4, "not a list");
+    refused(b"\x80\x02]NNs.", 5, "not a dictionary");
     refused(b"\x80\x02}(Nu.", 5, "a key has no value");
     refused(b"\x80\x02h\x07.", 2, "number 7");
     refused(b"\x80\x02\x8a\x09\0\0\0\0\0\0\0\0.", 13, "cut short");
-    refused(b"\x80\x04\x8f]a.", 4, "no list");
-    refused(b"\x80\x04](N\x90.", 5, "no set");
+    refused(b"\x80\x04\x8f]a.", 4, "not a list");
+    refused(b"\x80\x04](N\x90.", 5, "not a set");
     refused(
         b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xffx.",
         13,

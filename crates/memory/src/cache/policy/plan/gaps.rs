@@ -39,7 +39,7 @@ impl Gaps {
 
     pub(super) fn give(&mut self, address: u64) {
         let index = self.out.binary_search_by_key(&address, |range| range.start);
-        debug_assert!(index.is_ok(), "{address} is not out");
+        debug_assert!(index.is_ok(), "no suballocation is live at {address}");
         if let Ok(index) = index {
             self.out.remove(index);
         }

@@ -287,7 +287,10 @@ impl Plan {
         rounded_bytes: u64,
         stream: StreamId,
     ) -> Option<Box<Header>> {
-        debug_assert!(self.following, "it is the fast path");
+        debug_assert!(
+            self.following,
+            "the entry does not follow a recorded sequence"
+        );
         let cursor = self.cursor;
         let blocks = self.blocks.as_mut_slice();
         let idle = store.idle_suballocations();
@@ -384,7 +387,7 @@ impl Plan {
                 }
             }
             let Some(block) = blocks.get_mut(index) else {
-                debug_assert_eq!(index, UNPLANNED, "a suballocation of no plan");
+                debug_assert_eq!(index, UNPLANNED, "the suballocation belongs to no plan");
                 self.unplanned.push(header);
                 continue;
             };

@@ -271,7 +271,7 @@ fn named(ordinal: usize) -> String {
 
 fn out_of_range(count: usize) -> Error {
     let there_are = match count {
-        0 => "the driver finds no device".to_owned(),
+        0 => "the driver found no device".to_owned(),
         1 => "there is one device, cuda:0".to_owned(),
         _ => format!("there are {count} devices, cuda:0 to cuda:{}", count - 1),
     };

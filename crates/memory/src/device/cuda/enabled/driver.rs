@@ -59,7 +59,7 @@ macro_rules! functions {
                 /// # Safety
                 ///
                 /// The conditions of the driver's documentation for the function must hold.
-                #[allow(clippy::too_many_arguments, reason = "the driver has so many")]
+                #[allow(clippy::too_many_arguments, reason = "as the driver's function has")]
                 pub(super) unsafe fn $method(&self, $($argument: $type),*) -> DriverResult {
                     // SAFETY: by this function's contract.
                     let code = unsafe { (self.$method)($($argument),*) };

@@ -126,7 +126,10 @@ impl Fft {
             plans.push(cached);
         }
         drop(none_captures);
-        work(functions, plans.last_mut().expect("it was found or added"))
+        work(
+            functions,
+            plans.last_mut().expect("the plan was found or added"),
+        )
     }
 
     /// Creates a plan. If the cache is full, first evicts the least recently used plan. If there is

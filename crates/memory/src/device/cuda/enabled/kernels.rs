@@ -117,7 +117,7 @@ impl Cuda {
 
 /// Loads a compiled image and finds its function `name`.
 fn load(driver: &Driver, image: &[u8], name: &str) -> DriverResult<Kernel> {
-    let name = CString::new(name).expect("it has letters, digits and underscores");
+    let name = CString::new(name).expect("the name of a kernel has no zero byte");
     let mut module: RawHandle<CUmod_st> = RawHandle(ptr::null_mut());
     // SAFETY: `module` is writable; an image contains its length.
     unsafe { driver.module_load_data(&mut module.0, image.as_ptr().cast()) }?;

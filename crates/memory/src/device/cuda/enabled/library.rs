@@ -172,7 +172,7 @@ macro_rules! library_functions {
         /// # Safety
         ///
         /// The conditions of the library's documentation for the function must hold.
-        #[allow(clippy::too_many_arguments, reason = "the library has so many")]
+        #[allow(clippy::too_many_arguments, reason = "as the library's function has")]
         unsafe fn $method(&self, $($argument: $type),*) -> LibraryResult {
             // SAFETY: by this function's contract.
             match unsafe { (self.$method)($($argument),*) } {
@@ -187,7 +187,7 @@ macro_rules! library_functions {
         /// # Safety
         ///
         /// The conditions of the library's documentation for the function must hold.
-        #[allow(clippy::too_many_arguments, reason = "the library has so many")]
+        #[allow(clippy::too_many_arguments, reason = "as the library's function has")]
         unsafe fn $method(&self, width: usize, $($argument: $type),*) -> LibraryResult {
             // SAFETY: by this function's contract.
             match unsafe { (self.$method[width])($($argument),*) } {

@@ -182,7 +182,7 @@ unsafe fn map(at: *mut c_void, bytes: usize, flags: c_int) -> io::Result<*mut c_
 fn page_size() -> u64 {
     // SAFETY: the call reads a constant of the system.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).expect("every system has pages")
+    u64::try_from(bytes).expect("the page size is positive")
 }
 
 fn succeeded(status: c_int) -> io::Result<()> {

@@ -99,7 +99,11 @@ pub fn compile_for_all(sources: &[KernelSource]) {
         for source in sources {
             let image = nvrtc.compile(source, target, &target.options());
             let image = image.unwrap_or_else(|error| panic!("{error}\n{}", source.text));
-            assert!(image.starts_with(b"\x7fELF"), "{} is no cubin", source.name);
+            assert!(
+                image.starts_with(b"\x7fELF"),
+                "{} is not a cubin",
+                source.name
+            );
         }
         if std::env::var_os("CACHESCOPE_NVRTC").is_some_and(|value| value == "oldest") {
             break;

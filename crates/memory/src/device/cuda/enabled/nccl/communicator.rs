@@ -96,7 +96,7 @@ impl Cuda {
         timeout: Duration,
     ) -> Result<Communicator> {
         if self.context.is_imitated() {
-            let text = "a device without data has no NCCL: use Group::threads";
+            let text = "NCCL cannot run on a device without data: use Group::threads";
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         let (context, attempting) = (&self.context, "joining a communicator");
@@ -137,7 +137,7 @@ impl Cuda {
     ) -> Result<()> {
         let (shared, attempting) = (&*communicator.shared, call.operation.name());
         if !Arc::ptr_eq(&shared.context, &self.context) {
-            let text = format!("{}: {communicator:?} is of another device", self.id());
+            let text = format!("{}: {communicator:?} belongs to another device", self.id());
             return Err(Error::new(ErrorKind::DeviceMismatch, text));
         }
         let submission = self.streams.submit_to(stream)?;
@@ -194,7 +194,7 @@ impl Communicator {
         );
         let (Ok(color_number), Ok(key)) = numbers else {
             let text = format!(
-                "{shared}: {attempting}: a color or key above {}",
+                "{shared}: {attempting}: the color or key is too large, expected at most {}",
                 c_int::MAX
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
@@ -235,7 +235,7 @@ impl Communicator {
             }
         })?;
         let [rank, size] = [rank, size].map(|number| usize::try_from(number).unwrap_or(0));
-        let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
+        let shared = Arc::get_mut(&mut self.shared).expect("the communicator is not yet shared");
         (shared.rank, shared.size) = (rank, size);
         Ok(self)
     }
@@ -332,7 +332,8 @@ impl SharedCommunicator {
             }
         }
         let text = format!(
-            "{self}: {attempting}: still in progress after {:?}: not all ranks have come to it",
+            "{self}: {attempting}: still in progress after {:?}: not all ranks have made the \
+             matching call",
             self.timeout
         );
         self.end(&text);
@@ -420,7 +421,7 @@ impl Drop for Communicator {
         });
         let is_settled = matches!(shared.status("dropping the communicator"), Ok(Ok(())));
         if !is_idle || !is_settled {
-            return shared.end("it was dropped before its calls were done");
+            return shared.end("it was dropped before its calls had completed");
         }
         let mut state = shared.state.lock();
         if let CommunicatorState::Alive(handle) = &*state {

@@ -171,7 +171,7 @@ impl StreamTable {
         let number = self.ids.acquire_fresh()?;
         let entry = StreamEntry::new(RawHandle(raw), true, true);
         let set = self.entries.set(number.0, entry);
-        debug_assert!(set.is_ok(), "the number is fresh");
+        debug_assert!(set.is_ok(), "the stream number is already in use");
         Ok(number)
     }
 
