@@ -1,5 +1,5 @@
 //! Uses a named cache for kernels that are launched through cudarc, without arrays. The program
-//! integrates `y' = -y` by the midpoint method, whose steps need scratch memory.
+//! integrates `y' = -y` by the midpoint method. Each step needs scratch memory.
 //!
 //! The host waits for the device only at the end, because a dropped buffer is reused in stream
 //! order.
@@ -37,7 +37,7 @@ extern "C" __global__ void advance(float* out, const float* y, const float* slop
 }
 "#;
 
-/// An integrator of `y' = -y` for vectors of `N` numbers, which launches its kernels on `stream`.
+/// An integrator of `y' = -y` for vectors of `N` numbers. It launches its kernels on `stream`.
 struct Solver {
     device: Device,
     stream: Arc<CudaStream>,
@@ -79,7 +79,7 @@ impl Solver {
         let addresses = [out.address(), y.address()];
         let mut launch = self.stream.launch_builder(&self.slope);
         launch.arg(&addresses[0]).arg(&addresses[1]).arg(&N);
-        // SAFETY: as in `filled`; `y` has `N` numbers, too, and was allocated on the stream.
+        // SAFETY: as in `filled`. Like `out`, `y` has `N` numbers and was allocated on the stream.
         unsafe { launch.launch(LaunchConfig::for_num_elems(N as u32)) }?;
         Ok(out)
     }
@@ -106,8 +106,8 @@ impl Solver {
     /// Advances `y` in place by one step.
     fn step(&self, y: &Buffer) -> Result<(), Box<dyn Error>> {
         let middle = self.vector()?;
-        // The slope at `y` drops at the end of this statement. Its block serves the slope at
-        // `middle`.
+        // The slope at `y` drops at the end of this statement. The slope at `middle` reuses its
+        // block.
         self.advance(&middle, y, &self.slope_of(y)?, STEP / 2.0)?;
         self.advance(y, y, &self.slope_of(&middle)?, STEP)
     }

@@ -113,10 +113,10 @@
 /// before the scope is entered:
 ///
 /// - `policy = …`, a [`Policy`](crate::Policy): what happens to idle blocks;
-/// - `max_bytes = …`, a `u64`: the limit on idle and live bytes, beyond which requests bypass the
-///   cache;
-/// - `device = …`, a `&Device`: the device of the cache, which is also current inside; by default
-///   [`Device::current`](crate::Device::current).
+/// - `max_bytes = …`, a `u64`: the limit on idle and live bytes (requests beyond this limit bypass
+///   the cache);
+/// - `device = …`, a `&Device`: the device of the cache, by default
+///   [`Device::current`](crate::Device::current). Inside the scope, this device is current.
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;

@@ -118,9 +118,10 @@ fn scale(number: &str, unit: u64) -> std::result::Result<u64, String> {
 impl FromStr for SizeSetting {
     type Err = Error;
 
-    /// Parses a number and a unit, with an optional space between them. Units are case-insensitive:
-    /// B, KB MB GB TB (powers of 1000), KiB MiB GiB TiB (powers of 1024; Ki and K for short), or %
-    /// for a share of the device. A number without a unit counts bytes.
+    /// Parses a number and a unit, with an optional space between them. Units are case-insensitive.
+    /// Powers of 1000: B, KB, MB, GB, TB. Powers of 1024: KiB (or Ki, K), MiB (or Mi, M), GiB (or
+    /// Gi, G), TiB (or Ti, T). `%` is a share of the device's memory. A number without a unit
+    /// counts bytes.
     fn from_str(text: &str) -> Result<Self> {
         Self::parse(text).map_err(|reason| {
             Error::new(
@@ -139,7 +140,7 @@ impl FromStr for SizeSetting {
 /// # Errors
 ///
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a text that is not a size, and for a
-/// percentage, which needs a device.
+/// percentage, because a percentage needs a device.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     match text.parse()? {
         SizeSetting::Bytes(bytes) => Ok(bytes),

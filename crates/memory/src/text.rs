@@ -1,5 +1,5 @@
-//! Sizes and names in messages. This module is below [`error`](crate::error), which uses this
-//! module.
+//! Sizes and names in messages. This module is below [`error`](crate::error), because `error` uses
+//! it.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -7,8 +7,8 @@ use std::io::{self, Write};
 pub use cachescope_reports::ByteSize;
 
 /// Writes a line to standard error in one piece, so that other threads do not write into it.
-/// Ignores failures, which no caller could handle. `eprintln!` would panic if standard error is
-/// closed.
+/// Ignores failures, which no caller could handle. If standard error is closed, `eprintln!` would
+/// panic.
 pub fn write_to_stderr(line: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

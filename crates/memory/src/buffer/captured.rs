@@ -155,8 +155,8 @@ impl CapturedMemory {
     /// memory to foreign code, and the export or the graph writes.
     #[track_caller]
     pub fn launch(&self, gpu: &Cuda, graph: &Executable, stream: StreamId) -> Result<()> {
-        // The lock is taken before the checks. Until the launch, no other thread can begin to use
-        // this memory, or begin to use several streams.
+        // The lock is taken before the checks, so that their results stay valid until the launch.
+        // Meanwhile, no other thread can begin to use this memory, or begin to use several streams.
         let alone = gpu.lock_launches_exclusive(stream)?;
         alone.check(self.ranges())?;
         if gpu.uses_streams() {

@@ -197,8 +197,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the memory is not host memory, is shared,
-    /// or is not aligned for `T`, or if the device has no data.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the device has no data. Also if the memory
+    /// is not host memory, is shared, or is not aligned for `T`.
     #[track_caller]
     pub fn fill_host<T: Copy>(&mut self, value: T) -> Result<&mut [T]> {
         let backend = self.device().backend();
@@ -225,7 +225,7 @@ impl Buffer {
         let count = self.size_bytes() / size_of::<T>();
         for index in 0..count {
             // SAFETY: the element lies in this host block. The checks above ensure that the block
-            // is aligned for `T` and has one handle, which is borrowed mutably. `synchronize`
+            // is aligned for `T` and has one handle. This handle is borrowed mutably. `synchronize`
             // waited for all work that used the block.
             unsafe { first.add(index).write(value) };
         }
@@ -235,7 +235,7 @@ impl Buffer {
     }
 
     /// Orders the next use of the memory by the stream `user`. A read is ordered after the writes
-    /// of other streams. A write is ordered after all uses of other streams. During a write, no
+    /// by other streams. A write is ordered after all uses by other streams. During a write, no
     /// other thread may begin to use the memory.
     #[track_caller]
     #[doc(hidden)]
@@ -351,7 +351,8 @@ impl Buffer {
         self.value_id = self.value_id.filter(|value_id| !value_id.is_constant());
     }
 
-    /// Returns this handle with the identity `value_id`; `None` if no tape tracks the values.
+    /// Returns this handle with the identity `value_id`. If no tape tracks the values, `value_id`
+    /// is `None`.
     #[doc(hidden)]
     pub fn with_value_id(self, value_id: Option<ValueId>) -> Self {
         Self { value_id, ..self }
@@ -383,7 +384,7 @@ impl Buffer {
     }
 
     /// Returns the number of handles that share the memory. The owner of read-only memory counts as
-    /// a handle. If a writer is not the only holder, it copies first.
+    /// a handle. If the memory has more than one holder, a write first copies the memory.
     #[inline]
     #[doc(hidden)]
     pub fn holders(&self) -> usize {

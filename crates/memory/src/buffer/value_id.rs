@@ -21,9 +21,9 @@ impl ValueId {
     /// tape can recompute them.
     const CONSTANT: u32 = 1 << 31;
 
-    /// The identity of rounded elements. Their exact elements are stored behind them, in one
-    /// buffer. The identity counts as a constant and belongs to no tape, so a write to the elements
-    /// removes it.
+    /// The identity of rounded elements. The exact elements are stored in the same buffer, behind
+    /// the rounded elements. The identity belongs to no tape. It counts as a constant, so a write
+    /// to the elements removes it.
     pub const ROUNDED: Self = Self {
         tape: TapeId::NONE,
         index: Self::CONSTANT,

@@ -1,6 +1,6 @@
 //! Arenas: blocks that are divided into suballocations.
 //!
-//! A suballocation has its own header with the class [`SUBALLOCATION`], which is above all size
+//! A suballocation has its own header. The header's class, [`SUBALLOCATION`], is above all size
 //! classes. If a suballocation drops, it goes to the free list of this class. So all drops share
 //! one path without a further branch. In the free list of its own size, a suballocation could serve
 //! any request of this size. The arena could then not detect that all its suballocations are free.
@@ -58,8 +58,8 @@ impl Arenas {
         self.0.iter().any(|arena| holds(arena, address))
     }
 
-    /// Moves a freed suballocation's uses by other streams to its arena. The arena then waits for
-    /// these uses.
+    /// Moves the uses by other streams from a freed suballocation to its arena. The arena then
+    /// waits for these uses.
     pub(super) fn share(&mut self, suballocation: &mut Header) {
         share(&mut self.0, suballocation);
     }
@@ -137,8 +137,8 @@ impl DetachedArenas {
         }
     }
 
-    /// Returns the bytes of detached arenas outside live suballocations. These bytes are unusable
-    /// until the last suballocation drops.
+    /// Returns the bytes of detached arenas outside live suballocations. The bytes of a detached
+    /// arena are unusable until its last suballocation drops.
     pub(super) fn unused_bytes(&self) -> u64 {
         let unused = |own: &Detached| bytes(own.arenas.iter()) - own.live_bytes;
         self.0.iter().map(unused).sum()

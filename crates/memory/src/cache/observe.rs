@@ -37,7 +37,8 @@ impl Caches {
             if cache.settings.is_observed() != observed {
                 cache.settings.observe(observed);
             }
-            // This thread may be inside a shard that has not applied an earlier change yet.
+            // All shards are visited, because this thread may be inside a shard that has not
+            // applied an earlier change yet.
             for shard in cache.shards() {
                 if let Some(mut guard) = shard.guard() {
                     guard.observe(observed);

@@ -11,7 +11,7 @@ use super::request::Request;
 use crate::device::StreamId;
 use crate::sync::plain::{AtomicBool, AtomicU64, Ordering};
 
-/// The bit of a block's epoch that is set if the record of the entry includes the block.
+/// The bit of a block's epoch that marks the block as included in the record of its entry.
 pub(super) const RECORDED: u64 = 1 << 62;
 
 /// The maximum number of recorded allocations of an entry. An allocation needs 220 bytes in the
@@ -56,7 +56,7 @@ pub struct AllocationRecord {
     pub allocated_at: u64,
     /// The step of the drop; `None` if the block outlived the entry.
     pub freed_at: Option<u64>,
-    /// True if a write to an array with shared memory made this allocation for a copy; see
+    /// True if a write to an array with shared memory made this allocation for a copy. See
     /// [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write).
     pub is_copy_on_write: bool,
     /// The call site that created the handle which forced the copy, if known. Builds without debug

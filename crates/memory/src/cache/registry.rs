@@ -27,7 +27,7 @@ fn signal_all(cache: &NamedCache, signals: u64) -> List {
 }
 
 impl Caches {
-    /// Enters the cache `name`. Creates the cache if it does not exist.
+    /// Enters the cache `name`. If the cache does not exist, first creates it.
     pub(super) fn enter_shard(&self, name: &str, options: &EntryOptions) -> Option<LocalShard> {
         loop {
             let cache = self.named(name);
@@ -118,7 +118,7 @@ impl Caches {
         self.registry.lock().retired.clone()
     }
 
-    /// Configures the cache `name`. Creates the cache if it does not exist.
+    /// Configures the cache `name`. If the cache does not exist, first creates it.
     pub(crate) fn configure(&self, name: &str, config: CacheConfig) {
         self.named(name).settings.configure(config);
         if let Some(idle) = config.max_idle {

@@ -84,7 +84,7 @@ impl fmt::Display for ScopeReport {
     }
 }
 
-/// The memory that the entries of a cache allocate and do not free; see
+/// The memory that the entries of a cache allocate and do not free. See
 /// [`scope::growth`](crate::scope::growth). `Display` prints a description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -140,11 +140,11 @@ impl CacheSettings {
         }
     }
 
-    /// Begins or ends the recording of the cache. Its shards apply the change at their next
+    /// Begins or ends the recording of the cache. The cache's shards apply the change at their next
     /// outermost entry.
     pub(super) fn observe(&self, observed: bool) {
-        // A thread that loads the new version locks the settings next. This lock makes the new flag
-        // visible to the thread.
+        // A thread that loads the new version then locks the settings. The flag is stored under
+        // this lock, so the thread reads the new flag.
         let _config = self.config.lock();
         self.observed.store(observed, Ordering::Relaxed);
         self.version.fetch_add(1, Ordering::Relaxed);

@@ -33,8 +33,8 @@ pub struct SharedCache {
 pub struct SharedBlock(BlockHandle);
 
 impl SharedCache {
-    /// Opens the cache `name`. Creates the cache if it does not exist. Each handle on a cache has
-    /// its own shard.
+    /// Opens the cache `name`. If the cache does not exist, first creates it. Each handle on a
+    /// cache has its own shard.
     pub(crate) fn open(caches: &CachesRef, name: &str) -> Self {
         Self {
             caches: caches.clone(),
@@ -153,7 +153,8 @@ impl SharedBlock {
         self.0.block.stream
     }
 
-    /// Converts the block to a host pointer, which is not null. Its address is a multiple of 8.
+    /// Converts the block to a host pointer. The pointer is not null, and its address is a multiple
+    /// of 8.
     #[inline]
     pub fn into_raw(self) -> *mut () {
         self.0.into_raw()

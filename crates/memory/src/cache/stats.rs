@@ -40,8 +40,8 @@ pub struct CacheStats {
     /// Bytes idle in this cache.
     pub cached_bytes: u64,
     /// Bytes of arenas and slabs that contain escaped blocks, without the escaped blocks. These
-    /// bytes serve no request, and are released when the last escaped block drops. They exist only
-    /// under [`Policy::Bump`](crate::Policy::Bump) and [`Policy::Plan`](crate::Policy::Plan).
+    /// bytes serve no request, and are released when the last escaped block drops. The bytes exist
+    /// only under [`Policy::Bump`](crate::Policy::Bump) and [`Policy::Plan`](crate::Policy::Plan).
     pub detached_bytes: u64,
     /// Freed blocks that streams other than the block's own stream may still use.
     pub pending_blocks: u64,
@@ -180,8 +180,8 @@ pub(crate) struct Counters {
 const GROWING_ENTRIES: u64 = 50;
 
 impl Counters {
-    /// Counts the rise of live bytes since the last exit. Each exit calls this function, except a
-    /// quiet exit, which leaves the live bytes unchanged. Returns true if a warning is due.
+    /// Counts the rise of live bytes since the last exit. Each exit except a quiet exit calls this
+    /// function. A quiet exit leaves the live bytes unchanged. Returns true if a warning is due.
     pub(crate) fn count_growth(&self) -> bool {
         let (before, now) = (self.exit_live_bytes.get(), self.live_bytes.get());
         self.exit_live_bytes.set(now);

@@ -33,8 +33,8 @@ pub(super) struct Store {
     /// Blocks that go to the pool later. A drop adds a block to this list, because a drop must not
     /// lock.
     pub(super) to_release: List,
-    /// Freed blocks that other streams may still use. Their events are recorded later, because a
-    /// drop must not record an event.
+    /// Freed blocks that other streams may still use. The events of these blocks are recorded
+    /// later, because a drop must not record an event.
     pub(super) deferred: List,
     /// Deferred blocks with the events that they wait for.
     pub(super) pending: EventQueue<Box<Header>>,
@@ -139,8 +139,8 @@ impl Store {
         Header::new(block, super::arena::ARENA, self.home)
     }
 
-    /// Creates the header of a suballocation. Its bytes are not counted, because its arena counts
-    /// them.
+    /// Creates the header of a suballocation. The bytes of a suballocation are not counted, because
+    /// the bytes of its arena are counted.
     pub(super) fn new_suballocation(&self, counters: &Counters, block: Block) -> Box<Header> {
         counters.owned_blocks.add(1);
         Header::new(block, SUBALLOCATION, self.home)

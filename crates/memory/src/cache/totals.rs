@@ -18,7 +18,8 @@ pub(crate) struct DeviceTotals {
     orphan_bytes: AtomicI64,
     /// The bytes of the orphans' blocks and arenas.
     orphan_owned_bytes: AtomicI64,
-    /// The clock for the recency of shards, by which rung 3 sorts them. It advances at each miss.
+    /// The clock for the recency of shards. Rung 3 sorts the shards by recency. The clock advances
+    /// at each miss.
     miss_epoch: AtomicU64,
 }
 

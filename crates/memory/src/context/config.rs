@@ -291,8 +291,8 @@ impl Device {
         Ok(device)
     }
 
-    /// Returns a device on which every allocation fails with `error`. Callers use it if they cannot
-    /// return the error.
+    /// Returns a device on which every allocation fails with `error`. A caller that cannot return
+    /// the error uses this device.
     pub(super) fn broken(error: Error) -> Self {
         let memory = DeviceMemory::new(Arc::new(HostBackend::new()), &MemoryConfig::default())
             .expect("the default configuration is valid");

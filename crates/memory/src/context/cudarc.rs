@@ -13,8 +13,8 @@ use crate::sync::plain::Mutex;
 /// slices of a device must belong to it.
 struct Shared {
     context: Arc<CudaContext>,
-    /// A stream that cudarc created. cudarc does not count the streams of this crate. It orders
-    /// slices only after it has created a stream itself.
+    /// A stream that cudarc created. Before cudarc has created a stream, cudarc does not order
+    /// slices. It does not count the streams of this crate.
     #[expect(dead_code, reason = "held so that cudarc counts it")]
     counted: Arc<CudaStream>,
 }
@@ -63,7 +63,7 @@ impl Device {
     /// Returns the device's primary context as a cudarc context. The context can load modules, and
     /// create cudarc streams and memory for use with this device's arrays.
     ///
-    /// Every call returns the same shared context, so that cudarc orders its slices across streams.
+    /// Every call returns one shared context, so that cudarc orders its slices across streams.
     ///
     /// # Errors
     ///

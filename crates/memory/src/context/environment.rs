@@ -83,7 +83,7 @@ fn path(variable: &str) -> Option<PathBuf> {
 
 /// The file of the whole program's report, and the interval at which it is written.
 pub(super) struct ProfileFile {
-    /// The path of the file. Its extension has been checked.
+    /// The path of the file. The extension of the path has been checked.
     pub(super) path: PathBuf,
     pub(super) interval: Option<Duration>,
 }

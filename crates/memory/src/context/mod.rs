@@ -367,8 +367,8 @@ impl Device {
     }
 
     /// Releases the pool's idle memory while more than `keep_bytes` are reserved. Returns the
-    /// released bytes. Named caches keep their blocks;
-    /// [`invalidate_all_caches`](Self::invalidate_all_caches) releases them.
+    /// released bytes. Named caches keep their blocks. To release these blocks, call
+    /// [`invalidate_all_caches`](Self::invalidate_all_caches).
     ///
     /// # Examples
     ///

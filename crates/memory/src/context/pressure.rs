@@ -20,8 +20,8 @@ impl Device {
     /// that the program can spare, and returns the freed bytes. If the result is above 0, the
     /// allocation is retried.
     ///
-    /// The callback runs on the allocating thread, which holds no lock. The callback may allocate.
-    /// Its own allocations call no callback.
+    /// The callback runs on the allocating thread. This thread holds no lock meanwhile. The
+    /// callback may allocate. Its own allocations call no callback.
     ///
     /// # Examples
     ///

@@ -263,8 +263,8 @@ fn enter_name_now(name: &str, device: Option<&Device>, options: &EntryOptions) -
     enter_now(Place::name(name), device, name, options)
 }
 
-/// Enters the cache `name` on `device`; on the current device if `device` is `None`. `place`
-/// identifies the call for later entries.
+/// Enters the cache `name` on `device`. If `device` is `None`, enters the cache on the current
+/// device. `place` identifies the call for later entries.
 #[inline(never)]
 fn enter_now(
     place: Place<'_>,

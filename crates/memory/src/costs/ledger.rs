@@ -2,7 +2,7 @@
 
 use super::table::{DriverCall, DriverCosts};
 
-/// The maximum length of `notes`. If the maximum is reached, every other note is removed.
+/// The maximum length of `notes`. If the maximum is reached, every second note is removed.
 const MOST_NOTES: usize = 4096;
 
 /// The number of driver calls of each kind, and their total time.

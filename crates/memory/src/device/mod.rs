@@ -187,7 +187,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// reads and writes of these bytes must be ordered by the stream.
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()>;
 
-    /// Copies from `source` into `target`; returns after the copy has completed.
+    /// Copies from `source` into `target`. Returns after the copy has completed.
     ///
     /// # Safety
     ///

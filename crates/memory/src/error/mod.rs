@@ -43,7 +43,7 @@ pub enum ErrorKind {
     Panic,
 }
 
-/// An error of this crate; `Display` writes the whole report, and the [`code`](Self::code) at its
+/// An error of this crate. `Display` writes the whole report, and the [`code`](Self::code) at its
 /// end.
 ///
 /// # Examples
@@ -120,7 +120,7 @@ impl Error {
         self
     }
 
-    /// Prefixes the message with the name of the operation; an out-of-memory report is unchanged.
+    /// Prefixes the message with the name of the operation. An out-of-memory report is unchanged.
     #[cold]
     #[doc(hidden)]
     pub fn of(self, operation: &str) -> Self {
@@ -137,7 +137,7 @@ impl Error {
         self.change(|text, _| *text = format!("{text} (and {count} more {errors} since)"))
     }
 
-    /// Changes the text and the cause of a message; an out-of-memory report is unchanged.
+    /// Changes the text and the cause of a message. An out-of-memory report is unchanged.
     fn change(mut self, change: impl FnOnce(&mut String, &mut Option<Cause>)) -> Self {
         // A shared report is not copied, because memory has run out.
         if matches!(*self.inner, ErrorInner::Message { .. })
@@ -300,8 +300,9 @@ impl<T> AtCaller for Result<T> {
     }
 }
 
-/// Returns `location`, unless it is in this crate, in a crate that builds on this crate, or in the
-/// standard library. `str::parse` and `try_into` call this crate from the standard library.
+/// Returns `location`. For a location in this crate, in a crate that builds on it, or in the
+/// standard library, returns `None`. `str::parse` and `try_into` call this crate from the standard
+/// library.
 pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
     let file = location.file();
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
@@ -310,10 +311,11 @@ pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static L
     (!is_std && !is_own).then_some(location)
 }
 
-/// Returns true if `file` is in the sources of `cachescope` or `cachescope-tools`, which build on
-/// this crate. `own` is the source folder of this crate, `crates/memory/src` in the repository. The
-/// source folders of the two other crates are `src` and `crates/tools/src` there. Outside the
-/// repository, the packages of the two crates are beside the package of this crate.
+/// Returns true if `file` is in the sources of `cachescope` or `cachescope-tools`. These two crates
+/// build on this crate. `own` is the source folder of this crate, `crates/memory/src` in the
+/// repository. In the repository, the source folders of the two crates are `src` and
+/// `crates/tools/src`. Outside the repository, the packages of the two crates are beside the
+/// package of this crate.
 pub(crate) fn is_above(file: &str, own: &str) -> bool {
     // This function must not allocate, because each step of a backward pass calls it.
     let slash = &own[own.len() - 1..];

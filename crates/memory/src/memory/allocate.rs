@@ -106,8 +106,9 @@ impl DeviceMemory {
     }
 
     /// Runs rung 2: releases idle memory. Under a limit, first releases only the bytes that the
-    /// request lacks, then all. Finally takes a block from a segment for requests of other sizes. A
-    /// mixed segment is better than a failure, or than taking another scope's idle blocks.
+    /// request lacks, then all idle memory. Finally takes a block from a segment for requests of
+    /// other sizes. A mixed segment is better than a failure, or than taking another scope's idle
+    /// blocks.
     fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         self.record_request(EventKind::ReleaseIdle, request);
         self.serve_after_release(bytes, request)
@@ -231,7 +232,8 @@ impl DeviceMemory {
         });
     }
 
-    /// Runs rung 6: returns the out-of-memory report of a request, which was rounded to `bytes`.
+    /// Runs rung 6: returns the out-of-memory report of a request. `bytes` is the rounded size of
+    /// the request.
     fn exhausted(&self, bytes: u64, request: &Request<'_>) -> Error {
         self.record_request(EventKind::OutOfMemory, request);
         let mut report = OutOfMemoryReport {

@@ -90,7 +90,8 @@ pub(crate) struct OwnedBytes {
     pub(crate) pending_bytes: u64,
     /// Bytes of live blocks.
     pub(crate) allocated_bytes: u64,
-    /// Requested bytes of live blocks. More than `allocated_bytes` if memory was imported.
+    /// Requested bytes of live blocks. If memory was imported, this number may exceed
+    /// `allocated_bytes`.
     pub(crate) live_bytes: u64,
     /// Bytes of arenas that serve no request, because live blocks share the arenas.
     pub(crate) detached_bytes: u64,

@@ -1,11 +1,11 @@
 //! The memory of a device: a source of segments, the pool that cuts them into blocks, and their
 //! statistics.
 //!
-//! [`allocate`](DeviceMemory::allocate) implements the whole reclaim ladder. It calls the layer
-//! above, which has idle memory of its own, only through [`Reclaim`].
+//! [`allocate`](DeviceMemory::allocate) implements the whole reclaim ladder. The layer above has
+//! idle memory of its own. The ladder calls this layer only through [`Reclaim`].
 //!
 //! Architecture invariant: this layer does not name scopes, cache types or arrays. A block is plain
-//! data; its holder must free it.
+//! data. Its holder must free it.
 
 mod allocate;
 mod attachments;
@@ -57,7 +57,7 @@ use waiting::Waiting;
 /// The interface through which the ladder calls the layer above.
 pub(crate) trait Reclaim: Send + Sync {
     /// Frees idle blocks, least recently used first, until about `need_bytes` are freed. Returns
-    /// the freed bytes; 0 means that no idle block is left.
+    /// the freed bytes. The result 0 means that no idle block is left.
     fn reclaim(&self, need_bytes: u64) -> u64;
 
     /// Returns a census of the device's memory at one moment.
@@ -174,7 +174,7 @@ pub(crate) enum ExchangeCost {
     High,
 }
 
-/// The allocator of a device: a pool, which cuts the segments of a source into blocks.
+/// The allocator of a device. Its pool cuts the segments of its source into blocks.
 pub struct DeviceMemory {
     backend: Arc<dyn Backend>,
     source: Limit<Box<dyn Source>>,
@@ -264,7 +264,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Records the times of operations that the device has completed; called after a wait.
+    /// Records the times of operations that the device has completed. Called after a wait.
     #[doc(hidden)]
     pub fn finish_kernels(&self) {
         if self.recorder.is_active() {
@@ -279,7 +279,7 @@ impl DeviceMemory {
         &self.recorder
     }
 
-    /// Returns the address and length of each reserved part; adjacent memory is one part.
+    /// Returns the address and length of each reserved part. Adjacent memory is one part.
     pub(crate) fn reserved_parts(&self) -> Vec<(u64, u64)> {
         let state = self.state.lock();
         let parts = state.reserved.iter();

@@ -87,8 +87,8 @@ impl Uses {
         StreamUse::from_word(self.writer.load(Ordering::Acquire))
     }
 
-    /// Orders `user` after the last write, before it reads. Several threads may read at once; a
-    /// writer is alone.
+    /// Orders `user` after the last write, before it reads. Several threads may read at once.
+    /// During a write, no other thread may read or write.
     pub(super) fn read_on(&self, streams: Streams<'_>, user: StreamUse) -> Result<()> {
         let writer = self.last_write();
         if user.event().is_none() {
@@ -172,7 +172,8 @@ impl SlabOrder {
         if self.is_used_by_graphs() {
             return self.uses.read_on(streams, user);
         }
-        // The last write is the slab's allocation, which the first launch waits for in any case.
+        // The last write is the slab's allocation. The first launch waits for this write in any
+        // case.
         if user != self.uses.last_write() {
             self.unordered.lock().insert(user);
         }

@@ -1,6 +1,6 @@
 //! Pending memory: freed, but still used by streams.
 //!
-//! A block that only its own stream used returns to the pool at once; the pool stores its owner. A
+//! A block that only its own stream used returns to the pool at once. The pool stores its owner. A
 //! block that other streams also used is pending until these streams are done. Dropping an array
 //! records no event. When memory is needed, one event per stream is recorded for all pending
 //! blocks.
@@ -198,7 +198,7 @@ impl MemoryState {
 }
 
 impl DeviceMemory {
-    /// Returns a block of the pool for `stream`. Orders `stream` after the block's last owner; the
+    /// Returns a block of the pool for `stream`. Orders `stream` after the block's last owner. The
     /// host does not wait.
     pub(super) fn ordered_block(
         &self,
@@ -382,8 +382,8 @@ impl DeviceMemory {
         Ok(true)
     }
 
-    /// Waits for all work of all streams, except work that other ranks began. Work of other ranks
-    /// may wait for this rank.
+    /// Waits for all work of all streams, except work that other ranks began. The excluded work may
+    /// wait for this rank.
     pub(crate) fn synchronize(&self) -> Result<()> {
         let streams = (0..self.backend.streams()).map(StreamId);
         streams

@@ -143,7 +143,7 @@ impl DeviceMemory {
             .try_for_each(|stream| self.backend.synchronize(stream))
     }
 
-    /// Runs rung 2 if a limit refuses a request of `bytes`: releases only the bytes that the
+    /// Runs rung 2 for a request of `bytes` that a limit refuses. Releases only the bytes that the
     /// request lacks. So a program near its limit keeps its other idle memory. Returns true if any
     /// memory was released.
     pub(super) fn release_for_limit(&self, bytes: u64) -> bool {
@@ -338,7 +338,8 @@ impl DeviceMemory {
         }
     }
 
-    /// Releases a segment if every byte is free and the work on the segment is done.
+    /// If every byte of a segment is free and the work on the segment is done, releases the
+    /// segment.
     pub(super) fn release_segment(
         &self,
         state: &mut MemoryState,
@@ -365,7 +366,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Releases idle pages if the work on them is done.
+    /// If the work on idle pages is done, releases the pages.
     fn release_pages(
         &self,
         state: &mut MemoryState,

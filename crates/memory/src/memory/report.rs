@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{MemoryStats, PhaseReport};
 use crate::size::ByteSize;
 
-/// The statistics of a device's memory and the time of its phases; `Display` writes a table.
+/// The statistics of a device's memory and the time of its phases. `Display` writes a table.
 ///
 /// # Examples
 ///

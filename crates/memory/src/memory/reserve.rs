@@ -3,15 +3,15 @@
 //! A range grows in place by the pages that a request needs. Ranges are only addresses, so no
 //! memory is reserved ahead. The growth bound is 17/16 of the peak of used bytes, plus a page.
 //! Before growth beyond the bound, idle pages elsewhere are released. If few pages are in use,
-//! memory for other sizes is used before growth beyond the bound. So drifting sizes, which leave
-//! unusable gaps, do not raise reserved bytes far above used bytes. A program that repeats its
-//! sizes has no extra cost. A separate segment is reserved if there are no ranges, or if the limit
-//! does not allow whole pages.
+//! memory for other sizes is used before growth beyond the bound. So even if drifting sizes leave
+//! unusable gaps, reserved bytes do not rise far above used bytes. A program that repeats its sizes
+//! has no extra cost. A separate segment is reserved if there are no ranges, or if the limit does
+//! not allow whole pages.
 //!
 //! If a page is expensive, as on a GPU, growth within the bound reserves whole steps. Beyond the
 //! bound, idle pages are released only while few pages are reserved. Each release raises the bound,
-//! so that pages soon stay in place. If many pages are reserved, pages move only when memory is
-//! short.
+//! so that releases for growth soon stop. If many pages are reserved, pages move only when memory
+//! is short.
 
 use cachescope_reports::internal::AddressSpan;
 
@@ -24,8 +24,8 @@ use crate::source::{ReserveAt, Source, SourcePart};
 
 /// The number of used pages below which a partly used page is expensive.
 const FEW_PAGES: u64 = 16;
-/// The number of reserved pages below which idle pages are released for growth even if pages are
-/// expensive. Below this number, one more page is a large part of the memory.
+/// The number of reserved pages below which even expensive idle pages are released for growth.
+/// Below this number, one more page is a large part of the memory.
 const LITTLE_PAGES: u64 = 32;
 /// After a release of expensive pages, the growth bound rises by the released bytes divided by this
 /// number.

@@ -83,7 +83,7 @@ pub(super) struct MemoryState {
     vacant: Vec<SegmentId>,
     /// The first deferred error, and the number of later errors.
     deferred: Option<(Error, u64)>,
-    /// The statistics that are counted as they change; the other statistics are computed when they
+    /// The statistics that are updated at each change. All other statistics are computed when they
     /// are read.
     pub(super) counted: MemoryStats,
     /// The peak of the used bytes, sampled as pages are reserved.

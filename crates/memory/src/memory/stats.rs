@@ -2,7 +2,7 @@
 
 use super::DeviceMemory;
 
-/// A snapshot of a device's memory; all sizes in bytes.
+/// A snapshot of a device's memory. All sizes are in bytes.
 ///
 /// Requested ≤ allocated ≤ reserved: arrays request `live_bytes`, their blocks are rounded up, and
 /// blocks are cut from reserved segments.
@@ -39,16 +39,16 @@ pub struct MemoryStats {
     /// Freed bytes that await a stream event or the end of a capture.
     pub pending_bytes: u64,
     /// The highest `live_bytes` since the start or the last
-    /// [`reset_peaks`](crate::Device::reset_peaks). It is an upper bound, because threads inside
-    /// scopes may reach their own peaks at different times. An array that is dropped outside its
-    /// scope counts as live for a while: until its cache is entered or inspected, or until an
-    /// allocation misses the caches.
+    /// [`reset_peaks`](crate::Device::reset_peaks). The peak is an upper bound, because threads
+    /// inside scopes may reach their own peaks at different times. An array that is dropped outside
+    /// its scope counts as live for a while. This time ends when its cache is entered or inspected,
+    /// or when an allocation misses the caches.
     pub peak_live_bytes: u64,
     /// The highest `reserved_bytes` since the start or the last `reset_peaks`.
     pub peak_reserved_bytes: u64,
     /// The longest contiguous block that the pool can hand out without reserving.
     pub largest_free_block_bytes: u64,
-    /// Segments that hold memory; a segment that grows in place counts once.
+    /// Segments that hold memory. A segment that grows in place counts once.
     pub segments: u64,
     /// Reservations so far, including each growth of a segment in place.
     pub reserves: u64,

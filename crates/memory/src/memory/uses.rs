@@ -20,7 +20,8 @@ impl StreamUse {
         Self(u64::from(stream.0) << POSITION_BITS)
     }
 
-    /// Returns the use by the work of a host stream before `event`, whose position is not 0.
+    /// Returns the use by the work of a host stream before `event`. The event's position is above
+    /// 0.
     pub fn until(event: Event) -> Self {
         debug_assert!((1..1 << POSITION_BITS).contains(&event.position));
         Self(u64::from(event.stream.0) << POSITION_BITS | event.position)
@@ -93,7 +94,7 @@ impl StreamUses {
         self.iter().any(|used| used.stream() != stream)
     }
 
-    /// Adds a use. Allocates if the use has no bit and its stream is new.
+    /// Adds a use. If the use has no bit and its stream is new, allocates.
     pub(super) fn insert(&mut self, used: StreamUse) {
         match used.bit() {
             Some(bit) => self.bits |= bit,

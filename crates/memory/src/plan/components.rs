@@ -7,8 +7,9 @@
 use super::BufferInterval;
 use super::sections::{Problem, occupying};
 
-/// The maximum number of decompositions of a set that contains a buffer, on average over buffers.
-/// It bounds the time for lifetimes that are nested a thousand deep.
+/// The maximum number of decompositions per buffer, on average. The decomposition of a set counts
+/// for each buffer in the set. This maximum bounds the time for lifetimes that are nested a
+/// thousand deep.
 const VISITS: usize = 32;
 
 /// A connected component of the input, and its base offset in the slab.

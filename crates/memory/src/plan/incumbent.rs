@@ -83,7 +83,7 @@ impl<'a> Incumbent<'a> {
         self.longest_pass * FIRST_FIT_PASSES
     }
 
-    /// Replaces the incumbent if the plan is smaller.
+    /// If the plan is smaller, replaces the incumbent.
     pub fn offer(&mut self, offsets: Vec<u64>) {
         let slab = self.problem.slab(&offsets);
         if slab < self.slab {

@@ -53,7 +53,7 @@ impl KdNode {
 }
 
 impl KdTree {
-    /// Builds the tree of all items; `order[rank]` is the index of an item.
+    /// Builds the tree of all items. `order[rank]` is the index of the item with this rank.
     pub fn new(items: &[Item], order: &[u32]) -> Self {
         let leaves = order.len().div_ceil(LEAF).next_power_of_two();
         let width = order.len().div_ceil(leaves).max(1);
@@ -159,7 +159,7 @@ impl KdTree {
     }
 }
 
-/// Partitions by first section and by end section in turn, down to the leaves.
+/// Partitions alternately by first section and by end section, down to the leaves.
 fn partition(ranks: &mut [u32], spans: &[(u32, u32)], width: usize, by_first: bool) {
     if ranks.len() <= width {
         return;

@@ -1,6 +1,6 @@
 //! Static memory planning: computes the offsets of buffers from their lifetimes.
 //!
-//! Packs buffers with known lifetimes into one slab. This is the dynamic storage allocation
+//! Packs buffers with known lifetimes into one slab. This task is the dynamic storage allocation
 //! problem: strip packing with fixed horizontal positions. [`Policy::Plan`](crate::Policy::Plan)
 //! packs a scope's allocations with this planner. A compiler or an inference engine can use the
 //! planner directly. [`pack_quickly`] makes a few passes over the buffers, and [`validate`] checks
@@ -31,9 +31,9 @@
 //! ```
 
 // The steps are in order of cost: `components` decomposes the input, and `sections` reduces time to
-// the maximal cliques. `incumbent` has the best plan of a component. Its heuristics are `skyline`
-// best fit and `greedy` first fit, each a pass over the items. The exact search and the tests of
-// the planner are in `cachescope-tools`.
+// the maximal cliques. `incumbent` has the best plan of a component. The heuristics of `incumbent`
+// are `skyline` best fit and `greedy` first fit, each a pass over the items. The exact search and
+// the tests of the planner are in `cachescope-tools`.
 
 pub(crate) mod components;
 pub(crate) mod deadline;

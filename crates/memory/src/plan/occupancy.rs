@@ -11,10 +11,10 @@ type Intervals = Vec<(u64, u64)>;
 /// interval, so the lists stay short.
 ///
 /// Invariants:
-/// - `covering[v]` is the union of the items entered at node `v`, which are live in all sections of
-///   `v`;
-/// - `any[v]` is the union of the items entered at `v` or below it, which are live in some sections
-///   of `v`.
+/// - `covering[v]` is the union of the items entered at node `v`. These items are live in all
+///   sections of `v`;
+/// - `any[v]` is the union of the items entered at `v` or below it. These items are live in some
+///   sections of `v`.
 #[derive(Debug)]
 pub struct Occupancy {
     leaves: usize,

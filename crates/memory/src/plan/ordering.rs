@@ -33,13 +33,13 @@ impl<'a> Orderings<'a> {
         }
     }
 
-    /// Returns the items by falling `key`; ties in input order.
+    /// Returns the items by falling `key`. Ties stay in input order.
     pub fn by(&self, key: SortKey) -> Vec<u32> {
         self.sorted(|index| self.value(key, index))
     }
 
-    /// Returns the items by the largest weight of their sections, then by `keys`; ties in input
-    /// order.
+    /// Returns the items by the largest weight of their sections, then by `keys`. Ties stay in
+    /// input order.
     pub fn by_weight<const N: usize>(&self, weights: &[u64], keys: [SortKey; N]) -> Vec<u32> {
         let weights = max_over_sections(self.problem, weights);
         self.sorted(|index| (weights[index], keys.map(|key| self.value(key, index))))

@@ -148,8 +148,8 @@ pub fn pack_within(
 }
 
 /// Runs first fit over the whole input, for a slab smaller than `slab_bytes`. First fit can beat
-/// the decomposition, which places an item that lives through all of a component at the bottom.
-/// Returns the offsets and the slab.
+/// the decomposition. The decomposition places an item that lives through all of a component at the
+/// component's bottom. Returns the offsets and the slab.
 fn place_whole(
     buffers: &[BufferInterval],
     components: &[Component],

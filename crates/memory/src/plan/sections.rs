@@ -144,7 +144,7 @@ fn unnumbered(buffer: &BufferInterval) -> Item {
 }
 
 /// Numbers the sections by a sweep over time. Returns their count. A section ends at the first end
-/// of a buffer after a start: there, the set of live buffers is maximal.
+/// of a buffer after a start. There, the set of live buffers is maximal.
 fn number_sections(items: &mut [Item], indices: &[u32], buffers: &[BufferInterval]) -> usize {
     const START: u32 = 1 << 31;
     let mut events: Vec<(u64, u32)> = Vec::with_capacity(items.len() * 2);

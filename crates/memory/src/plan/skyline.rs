@@ -1,8 +1,9 @@
-//! Skyline best fit (Burke, Kendall and Whitwell 2004), which always fills the lowest gap first.
+//! Skyline best fit (Burke, Kendall and Whitwell 2004). The algorithm always fills the lowest gap
+//! first.
 //!
 //! The first plan of MiniMalloc's search (Moffitt, ASPLOS 2023) is a skyline plan, without
-//! backtracking. Each step places the first item in the order that fits the lowest gap. Offsets
-//! never decrease.
+//! backtracking. Each step selects the first item, by the order, that fits the lowest gap. It
+//! places the item there. Offsets never decrease.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,6 +1,6 @@
 //! Section weights, learned from failed runs.
 //!
-//! The items of sections that made a run fail move forward in the next order. This is "squeaky
+//! If sections made a run fail, their items move forward in the next order. This method is "squeaky
 //! wheel" optimisation (Joslin and Clements 1999). Most inputs are hard in only a few sections, and
 //! no property of the input predicts these sections.
 
@@ -38,8 +38,8 @@ impl LearnedWeights {
         self.tries += 1;
     }
 
-    /// Returns the order of the next run: by falling weight, then by one of several keys in turn.
-    /// The weights are perturbed so that runs do not repeat each other.
+    /// Returns the order of the next run: by falling weight, then by other keys. Successive runs
+    /// use different keys. The weights are perturbed so that runs do not repeat each other.
     pub fn order(&self, orderings: &Orderings<'_>) -> Vec<u32> {
         let mut random = Random(u64::from(self.tries) << 32);
         let blurred = self.weights.iter().map(|&weights| {

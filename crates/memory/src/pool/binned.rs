@@ -1,17 +1,16 @@
 //! Powers of two with a decay window, as in the binned pool of CuArrays.jl.
 //!
 //! A request is rounded up to a power of two. Each segment is one block, and the free blocks of one
-//! power of two are a stack. Nothing is split or coalesced. This is the simplest and fastest pool,
+//! power of two are a stack. Nothing is split or coalesced. This pool is the simplest and fastest,
 //! but wastes up to half of each block.
 //!
-//! CuArrays.jl samples the used share of each bin every one to five seconds. It frees the idle
+//! CuArrays.jl samples the used part of each bin every one to five seconds. It frees the idle
 //! blocks that exceed the maximum of the last five samples. In this pool, the window counts takes
-//! instead of time. A bin is a stack. So the blocks not needed during a window are the bottom
-//! blocks, which the stack kept throughout the window. Counting these blocks is exact, and needs
-//! constant time. [`decayed_segments`](Pool::decayed_segments) returns these blocks when a window
-//! closes. If the caches serve a program, the program takes no block, closes no window and keeps
-//! its memory. CuArrays.jl bypasses the pool for requests above 100 MiB; this pool has bins for all
-//! sizes.
+//! instead of time. A bin is a stack. The bottom blocks that stayed in the stack throughout a
+//! window were not needed during the window. Counting these blocks is exact, and needs constant
+//! time. [`decayed_segments`](Pool::decayed_segments) returns these blocks when a window closes. If
+//! the caches serve a program, the program takes no block, closes no window and keeps its memory.
+//! CuArrays.jl bypasses the pool for requests above 100 MiB. This pool has bins for all sizes.
 
 use super::unsplit::UnsplitSegments;
 use super::{Pool, Rounding, SegmentId, Span, StreamOwner};

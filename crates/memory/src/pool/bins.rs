@@ -58,7 +58,7 @@ impl Bins {
         self.heads[class] = index;
     }
 
-    /// Removes a free block from its bin; its size is unchanged.
+    /// Removes a free block from its bin. The block must still have its size from the insertion.
     #[inline]
     pub(crate) fn remove(&mut self, blocks: &mut BlockTable, index: u32) {
         let block = blocks.get(index);

@@ -47,7 +47,7 @@ pub(crate) struct BlockNode {
     /// While free, the previous block of the bin. While used, the number of the take that handed
     /// this block out.
     pub(crate) bin_previous: u32,
-    /// The next block of the bin, while free; the next vacant node, while vacant.
+    /// The next block of the bin, for a free node. The next vacant node, for a vacant node.
     pub(crate) bin_next: u32,
     /// The streams that may still use the block, while free.
     pub(crate) owner: StreamOwner,

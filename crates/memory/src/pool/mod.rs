@@ -102,7 +102,7 @@ pub(crate) trait Pool: fmt::Debug + Send {
     }
 
     /// Returns the idle segments that should be released, because they were not needed for a long
-    /// time (jemalloc's decay). Called before each take; usually returns none.
+    /// time (jemalloc's decay). Called before each take. Usually returns none.
     fn decayed_segments(&mut self) -> Vec<SegmentId> {
         Vec::new()
     }
@@ -130,7 +130,7 @@ pub(crate) trait Pool: fmt::Debug + Send {
     }
 
     /// Puts a block that `owner` may still use back into the pool. Returns whether its segment is
-    /// now idle. A range is never idle as a whole; see [`idle_pages`](Self::idle_pages).
+    /// now idle. A range is never idle as a whole. See [`idle_pages`](Self::idle_pages).
     fn give(&mut self, span: Span, owner: StreamOwner) -> bool;
 
     /// Returns the segments whose every byte is free, smallest first. Ranges are not included.
@@ -141,8 +141,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
 
     fn largest_free_block_bytes(&self) -> u64;
 
-    /// Returns whether the pool supports ranges: expandable segments, whose memory is committed and
-    /// decommitted by pages. Other pools never get ranges.
+    /// Returns whether the pool supports ranges (expandable segments). The memory of a range is
+    /// committed and decommitted by pages. Other pools never get ranges.
     fn supports_ranges(&self) -> bool {
         false
     }
@@ -216,7 +216,7 @@ pub enum PoolKind {
     /// No pooling: a segment for each request, released as soon as its block is freed.
     Direct,
     /// The driver's own stream-ordered pool, on CUDA devices only. Memory that is idle in that pool
-    /// counts as released; [`trim`](crate::Device::trim) releases this memory to the device.
+    /// counts as released. [`trim`](crate::Device::trim) releases this memory to the device.
     StreamOrdered,
 }
 

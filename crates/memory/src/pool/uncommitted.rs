@@ -12,7 +12,7 @@ const SCAN: usize = 64;
 /// The uncommitted blocks, by length, then by position.
 ///
 /// Each range has one uncommitted block behind its committed part, and one for each decommitted
-/// hole. Only commit and decommit change this list; take and give never change it.
+/// hole. Only commit and decommit change this list. Take and give never change it.
 ///
 /// Invariant: each uncommitted block of the partition is listed once, in this order.
 #[derive(Debug, Default)]
@@ -80,8 +80,9 @@ fn key(blocks: &BlockTable, index: u32) -> SizeOrder {
 }
 
 /// Returns the pages of one uncommitted block to commit for a free block of `bytes`. The pages are
-/// at the front or the back of the uncommitted block, where they extend a free neighbour, if any.
-/// If the whole uncommitted block is committed, the free blocks before and after it are joined.
+/// at the front or the back of the uncommitted block. If a neighbour there is free, the pages
+/// extend the neighbour. If the whole uncommitted block is committed, the free blocks before and
+/// after it are joined.
 fn best_pages(blocks: &BlockTable, node: u32, bytes: u64, page_bytes: u64) -> Option<Pages> {
     let BlockNode {
         bytes: uncommitted_bytes,

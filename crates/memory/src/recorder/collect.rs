@@ -64,7 +64,7 @@ struct StackTable {
 }
 
 impl StackTable {
-    /// Returns the number of an event's stack. Resolves the stack if it is new.
+    /// Returns the number of an event's stack. If the stack is new, first resolves it.
     fn number(&mut self, stacks: &Stacks, event: &EventRecord) -> Option<u32> {
         let innermost = event.call_site.filter(|_| event.stack != NO_STACK)?;
         let number = *self.numbers.entry(event.stack).or_insert_with(|| {
@@ -143,7 +143,7 @@ impl Recorder {
 
     pub(super) fn collect(&self, mark: &RecordingStart) -> Collected {
         // Events after this time are omitted, because the rings are read one after another.
-        // Otherwise, the profile might contain a free without its allocation, which is in another
+        // Otherwise, the profile might contain a free in one ring without its allocation in another
         // ring.
         let until_ns = self.time_ns();
         let rings = self.rings.lock().clone();

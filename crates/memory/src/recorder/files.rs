@@ -85,8 +85,8 @@ enum ExhaustedReport {
 /// The recorded devices. Entries are never removed.
 ///
 /// No profile is built under this lock or under the lock of an [`ExhaustedReport`]. Building a
-/// profile reads the counters of a device, which may run destructors of the program. A destructor
-/// may fail a request or call `exit`.
+/// profile reads the counters of a device. This read may run destructors of the program. A
+/// destructor may fail a request or call `exit`.
 static PROFILED: Mutex<Vec<Arc<Profiled>>> = Mutex::new(Vec::new());
 
 /// The lock under which the reports of all devices are written, so that two threads do not write
@@ -159,8 +159,8 @@ fn rank_of_process(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
 
 /// Writes the report of the events before the first failed request to the recorder's device.
 /// Returns the file that was written, or `None` while the file is being written. The caller holds
-/// no lock. Waits for no other writer, because a destructor that a writer runs may have made the
-/// request.
+/// no lock. Does not wait for another writer, because a destructor that a writer runs may have made
+/// the request.
 #[cold]
 pub(crate) fn write_exhausted(recorder: &Recorder) -> Option<PathBuf> {
     if !is_profiled_process() {

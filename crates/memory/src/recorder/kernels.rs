@@ -62,7 +62,7 @@ impl Recorder {
             if busy.contains(&stream) {
                 return true;
             }
-            // A failure of the device is returned by other calls.
+            // Other calls return a failure of the device.
             let times = backend.take_times(own.marks);
             if let Ok(Some(span)) = times {
                 self.write_kernel(own, span);

@@ -10,8 +10,8 @@
 //! locals are being destroyed borrows a ring for each event, under the lock of the rings. Events
 //! inside of an operation with scratch memory are stored in a list until the operation ends.
 //!
-//! The recorder is a layer below the memory, because two layers record events: reservations occur
-//! in `memory/`, and drops occur in a shard. The recorder uses only times and names, so both layers
+//! The recorder is a layer below the memory, because two layers record events. `memory/` records
+//! reservations, and a shard records drops. The recorder uses only times and names, so both layers
 //! may call it. If the recorder were above the caches, each drop would call it through a trait
 //! object.
 
@@ -86,7 +86,7 @@ pub(crate) struct RecordingStart {
     backtraces: bool,
 }
 
-/// Returns a key that no recorder has or had; not 0.
+/// Returns a key that no recorder has or had. The key is not 0.
 fn next_key() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -171,8 +171,8 @@ impl Recorder {
         let key = self.key.load(Ordering::Relaxed);
         let own = rings::known(key).unwrap_or_else(|| self.find_ring());
         // SAFETY: `own` is null, or a ring of the recorder that has or had this key. No other
-        // recorder has this key, so the ring is this recorder's, which never removes its rings.
-        // This thread has not ended, so it owns the ring.
+        // recorder has this key, so the ring belongs to this recorder. This recorder never removes
+        // its rings. This thread has not ended, so it owns the ring.
         match unsafe { own.as_ref() } {
             Some(ring) => ring.write(time_ns, event),
             None => self.write_late(time_ns, event),

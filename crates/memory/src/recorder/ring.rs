@@ -21,10 +21,10 @@ const EVENT_BYTES: u64 = (WORDS as u64 + 1) * 8;
 /// The value of `owner` while no thread writes to the ring. No thread has this token.
 pub(super) const IDLE: u64 = 0;
 
-/// A bounded sequence of events; the newest overwrites the oldest.
+/// A bounded sequence of events. In a full ring, the newest event overwrites the oldest event.
 ///
-/// Invariant: the last `events()` events below `written` are complete, except the oldest event,
-/// which the owner may be overwriting. A call site is null or came from a reference.
+/// Invariant: the last `events()` events below `written` are complete. The exception is the oldest
+/// event, because the owner may be overwriting it. A call site is null or came from a reference.
 #[derive(Debug)]
 pub(super) struct Ring {
     /// The token of the thread that writes; [`IDLE`] between two threads.
@@ -43,8 +43,8 @@ impl Ring {
         1 << (bytes / EVENT_BYTES).clamp(2, MOST_EVENTS).ilog2()
     }
 
-    /// Returns an idle ring, or `None` if there is no memory. The allocator returns zeroed pages,
-    /// which are not touched before an event is written to them.
+    /// Returns an idle ring, or `None` if there is no memory. The allocator returns zeroed pages. A
+    /// page is not touched before an event is written to it.
     pub(super) fn new(events: u64) -> Option<Self> {
         let events = usize::try_from(events).ok()?;
         Some(Self {
@@ -137,7 +137,8 @@ impl Ring {
         let slot = self.slot(number);
         let words = std::array::from_fn(|word| self.words[slot][word].load(Ordering::Relaxed));
         let call_site = self.call_sites[slot].load(Ordering::Relaxed);
-        // SAFETY: by the invariant; a `Location<'static>` is never freed.
+        // SAFETY: by the invariant, the pointer is null or came from a reference. A
+        // `Location<'static>` is never freed.
         let call_site = unsafe { call_site.as_ref() };
         Recorded::from_words(thread, words, call_site)
     }

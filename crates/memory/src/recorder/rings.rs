@@ -5,8 +5,9 @@
 //! time.
 //!
 //! A thread finds its ring by a `const` thread-local without a destructor. So a thread can record a
-//! drop after its other thread-locals were destroyed, when the crate `thread_local` would panic.
-//! The list of all rings is under a lock, which a thread takes for its first event on a device.
+//! drop after its other thread-locals were destroyed. At that time, the crate `thread_local` would
+//! panic. The list of all rings is under a lock. A thread takes this lock for its first event on a
+//! device.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;

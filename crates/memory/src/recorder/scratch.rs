@@ -1,11 +1,11 @@
-//! Requests for scratch memory inside of an operation. All requests are counted, but only the
-//! requests that are live at the peak of scratch memory are listed, each as an event.
+//! Requests for scratch memory inside of an operation. All requests are counted. Only the requests
+//! that are live at the peak of scratch memory are listed, each as an event.
 //!
 //! An operation that computes in blocks makes thousands of requests for memory that it frees
 //! itself. Recording each request would hide the program's own requests, and fill the ring.
 //!
-//! A region lists its requests when it ends. So the peak of live memory is exact if no memory
-//! outside of the region is freed meanwhile. Blocks that outlive the region are listed like other
+//! A region lists its requests when it ends. So if no memory outside of the region is freed before
+//! this end, the peak of live memory is exact. Blocks that outlive the region are listed like other
 //! blocks.
 
 use std::cell::RefCell;

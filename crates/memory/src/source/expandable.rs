@@ -18,7 +18,7 @@ use crate::sync::{Arc, Mutex};
 /// - each range in `ranges` is reserved from the backend until the source drops, and ranges do not
 ///   overlap;
 /// - a page of a range is committed exactly while it is reserved from this source. The caller of
-///   `reserve` has not reserved the page yet; the caller of `release` has reserved it.
+///   `reserve` has not reserved the page yet. The caller of `release` has reserved it.
 #[derive(Debug)]
 pub(crate) struct Expandable {
     backend: Arc<dyn Backend>,
@@ -62,8 +62,8 @@ const REST_DIVISOR: u64 = 16;
 /// The divisor of the usable memory. The quotient is the size of a small handle. Handles are small
 /// under a limit, if little memory is left, or once memory was short.
 const SHORT_HANDLE_DIVISOR: u64 = 512;
-/// The divisor of the committed bytes. The quotient is a range's step of growth if pages are
-/// expensive.
+/// The divisor of a range's step of growth. If pages are expensive, the step is the committed bytes
+/// divided by this number.
 const STEP_DIVISOR: u64 = 24;
 /// The step below which a range grows by pages, because little memory needs few calls in any case.
 const MIN_STEP_BYTES: u64 = 8 << 20;

@@ -5,12 +5,12 @@ use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// A plan of reservations that fail as if the device were exhausted; for tests.
+/// For tests: a plan of reservations that fail as if the device were exhausted.
 ///
 /// Reservations are counted from 1, over all threads. Failed reservations count, too. A reservation
 /// is a segment, or pages of a range. On a GPU, if a step of growth fails, a reservation of only
 /// the needed memory follows. For one sequence of reservations, the failures of a plan are
-/// deterministic. A reservation fills the pool; arrays that the pool then serves need no further
+/// deterministic. A reservation fills the pool. Arrays that the pool then serves need no further
 /// reservation. An allocation whose reservation failed releases idle memory and tries again. To
 /// exhaust a device permanently, use [`From`](Self::From).
 ///
@@ -34,8 +34,8 @@ pub enum FaultPlan {
     Nth(u64),
     /// A failure of the reservation with this number and of all later reservations.
     From(u64),
-    /// A failure of every reservation whose number is a multiple of this number; 1 fails all
-    /// reservations.
+    /// A failure of every reservation whose number is a multiple of this number. The number 1 fails
+    /// all reservations.
     Every(u64),
     /// A failure of each reservation with this probability, determined by the seed and the number.
     Random {
@@ -77,7 +77,7 @@ impl FaultPlan {
 }
 
 /// Returns the `index`th number of the sequence of `seed`, uniform in `0.0..1.0`: SplitMix64
-/// (Steele, Lea and Flood, OOPSLA 2014). Its state is a counter, so no lock is needed.
+/// (Steele, Lea and Flood, OOPSLA 2014). The generator's state is a counter, so no lock is needed.
 fn uniform(seed: u64, index: u64) -> f64 {
     let mut z = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -14,7 +14,7 @@ const UNLIMITED: u64 = u64::MAX;
 /// - `reserved` counts every reserved byte, and the claims of `reserve` calls in progress. Bytes
 ///   are claimed before the inner source is called, and unclaimed after the inner source has
 ///   released them. So the bytes of the inner source never exceed `reserved`;
-/// - memory that an inner source keeps counts neither in `reserved` nor towards the limit. The
+/// - memory that an inner source retains is not counted in `reserved` or against the limit. The
 ///   inner source releases this memory before it reserves more. So the held bytes are at most the
 ///   larger of the bytes held before and the bytes reserved now.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ unsafe extern "C" {
     safe fn atexit(callback: extern "C" fn()) -> c_int;
 }
 
-/// Registers `callback`, which is called when the process ends by a return from `main` or by
-/// `exit`. If the C library has no space to register `callback`, it is not called.
+/// Registers `callback`. It is called when the process ends by a return from `main` or by `exit`.
+/// If the C library has no space to register `callback`, it is not called.
 pub fn at_exit(callback: extern "C" fn()) {
     let _ = atexit(callback);
 }

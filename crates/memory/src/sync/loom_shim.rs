@@ -1,5 +1,5 @@
 //! The types of [`plain`](super::plain) on top of loom. loom runs a model through every
-//! interleaving of its threads, and every value that a load may return.
+//! interleaving of its threads, with every value that a load may return.
 
 use std::cell::Cell;
 
@@ -39,14 +39,14 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Changes an exclusively owned number; the model checks the exclusivity.
+/// Changes an exclusively owned number. The model checks the exclusivity.
 #[track_caller]
 pub(crate) fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) -> R) -> R {
     number.with_mut(change)
 }
 
-/// A detector of races on a value that moves between threads without a cell. It fails the model on
-/// reads and ownership that are not ordered.
+/// A detector of races on a value that moves between threads without a cell. If a read or an
+/// ownership is not ordered with another ownership, the detector fails the model.
 #[derive(Debug)]
 pub(crate) struct RaceDetector(loom::cell::UnsafeCell<()>);
 

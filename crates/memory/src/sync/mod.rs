@@ -1,6 +1,6 @@
 //! The synchronisation shim over `std::sync` and loom, and thread tokens.
 //!
-//! All code that orders threads uses this module, whose types are loom's under `--cfg loom`.
+//! All code that orders threads uses this module. Under `--cfg loom`, its types are loom's.
 //! Counters, and layers below the layers with models, use [`plain`]. In a model, each step of a
 //! counter or lower layer would multiply the states without testing anything.
 //!

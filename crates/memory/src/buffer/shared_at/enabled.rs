@@ -26,7 +26,7 @@ pub(in crate::buffer) struct SharedAt {
 }
 
 impl SharedAt {
-    /// Returns the value for the first handle on a block, which has no call site.
+    /// Returns the value for the first handle on a block. The first handle has no call site.
     pub(in crate::buffer) fn first() -> Self {
         Self {
             line: None,

@@ -33,8 +33,8 @@ impl Allocator<'_> {
         self.refill(request)
     }
 
-    /// Serves a request from a new arena. If the arena is no longer needed, returns it. This
-    /// happens if a callback of the memory has left the scope, or entered it with another policy.
+    /// Serves a request from a new arena. If the arena is no longer needed, returns it. A callback
+    /// of the memory may have left the scope, or entered it with another policy.
     pub(in crate::cache) fn refill_from(
         &mut self,
         arena: Block,

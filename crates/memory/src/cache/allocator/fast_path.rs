@@ -1,16 +1,16 @@
 //! The state that opens and closes a shard's fast paths of requests and frees. While a path is
-//! open, it needs no other check.
+//! open, a request or free on this path needs no other check.
 //!
 //! The holder of the shard opens the paths. A thread that needs memory closes them from outside.
 //! The holder then takes the slow path once, which reads the signals. If the holder opens the paths
 //! concurrently, the close is lost. So a waiting thread repeats the close at each of its checks. A
-//! path's state affects only the time of the holder's reaction. It publishes no other memory, so
-//! relaxed ordering suffices.
+//! path's state only affects when the holder reacts. The accesses to the state publish no other
+//! memory, so relaxed ordering suffices.
 //!
 //! One comparison decides whether a request can be a hit under a policy. It compares the policy's
-//! discriminant with the field `policy`, which is [`CLOSED`] while the path is closed. The states
-//! of all policies are stored side by side. With an enum of the states, a hit under Bump or Plan
-//! would need a second comparison.
+//! discriminant with the field `policy`. While the path is closed, this field is [`CLOSED`]. The
+//! states of all policies are stored side by side. With an enum of the states, a hit under Bump or
+//! Plan would need a second comparison.
 
 use super::AllocatorState;
 use crate::cache::policy::Policy;
@@ -18,7 +18,7 @@ use crate::sync::plain::{AtomicU8, AtomicU64, Ordering};
 
 /// The value of `policy` that sends every request to the slow path.
 const CLOSED: u8 = u8::MAX;
-/// The epoch that no block has. It sends every free to the slow path.
+/// The epoch that no block has. If it is stored as the free epoch, every free takes the slow path.
 const NO_EPOCH: u64 = u64::MAX - 1;
 
 #[derive(Debug)]
@@ -65,7 +65,8 @@ impl FastPath {
             .store(epoch.unwrap_or(NO_EPOCH), Ordering::Relaxed);
     }
 
-    /// Closes the fast paths of requests and frees from outside, until the holder opens them again.
+    /// Closes the fast paths of requests and frees, until the holder opens them again. Any thread
+    /// may call this function.
     pub(in crate::cache) fn close(&self) {
         self.set_policy(None);
         self.set_free_epoch(None);

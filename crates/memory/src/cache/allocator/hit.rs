@@ -72,9 +72,9 @@ impl Allocator<'_> {
         header.hand_out(requested_bytes, self.store.epoch)
     }
 
-    /// Takes back a block without handles by the fast path. The block must have the current epoch,
-    /// be unrecorded, and be unused by other streams. Otherwise, returns the block, for
-    /// [`free_slowly`](Self::free_slowly).
+    /// Takes back a block that has no handles, on the fast path. This path requires a block of the
+    /// current epoch that is unrecorded and unused by other streams. Any other block is returned,
+    /// for [`free_slowly`](Self::free_slowly).
     #[inline]
     pub(in crate::cache) fn free(&mut self, header: Box<Header>) -> Option<Box<Header>> {
         if !self.fast_path.frees(header.epoch()) {

@@ -28,7 +28,7 @@ use crate::memory::header::Home;
 use aging::Aging;
 pub(super) use fast_path::FastPath;
 
-/// The epoch of a block that belongs to no cache, below all other epochs.
+/// The epoch of a block that belongs to no cache. This epoch is below all other epochs.
 const UNCACHED_EPOCH: u64 = 0;
 /// The epoch of a header without a block, for arrays of 0 bytes.
 pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
@@ -36,17 +36,18 @@ pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
 /// The store and the policies of a shard.
 ///
 /// Invariants:
-/// - Each block of the shard is live, pending, to be released, or idle in the store or the active
-///   policy.
+/// - Each block of the shard is live, pending, to be released, or idle. An idle block is in the
+///   store or the active policy.
 /// - Between two entries, no suballocation of an attached arena is live.
 pub(super) struct AllocatorState {
     pub(super) store: Store,
     policies: Policies,
     fills: bool,
-    /// True while the device's recorder records requests and frees. They then take the slow path.
+    /// True while the device's recorder records requests and frees. Requests and frees then take
+    /// the slow path.
     is_observed: bool,
     /// True if the policy or the record has work to do at the beginning of an entry. `ends` is true
-    /// if they have work to do at the end.
+    /// if the policy or the record has work to do at the end.
     begins: bool,
     ends: bool,
     /// The version of the settings that the policy was configured with.
@@ -60,7 +61,7 @@ pub(super) struct AllocatorState {
     aging: Aging,
     /// The first epoch in which an exit may have blocks to release.
     due_epoch: u64,
-    /// The peak of allocated bytes, by full block lengths. It is measured at misses.
+    /// The peak of allocated bytes, by full block lengths. The peak is measured at misses.
     peak_out_bytes: u64,
     /// The `peak_out_bytes` at the end of the previous entry.
     known_out_bytes: u64,

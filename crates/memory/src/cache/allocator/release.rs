@@ -35,15 +35,16 @@ impl Allocator<'_> {
     /// The peak is the maximum of allocated bytes so far. If the cache would exceed the peak, or
     /// the memory would have to grow (`to_grow`), unused blocks are evicted. An unused block has
     /// served no request since the entry began. If the cache would exceed the peak and the memory
-    /// would have to grow, used blocks are evicted too. The slab is then also evicted if no plan is
-    /// active. In a first entry, used blocks are evicted only if the cache would exceed twice the
-    /// peak. So an entry that repeats finds a block for each of its requests. An entry that varies
-    /// gets its memory from blocks that it does not need.
+    /// would have to grow, used blocks are evicted too. If no plan is active, the slab is then
+    /// evicted too. In a first entry, used blocks are evicted only if the cache would exceed twice
+    /// the peak. So an entry that repeats finds a block for each of its requests. An entry that
+    /// varies gets its memory from blocks that it does not need.
     ///
-    /// An exchange returns an idle block to the pool and takes another block. `exchange` is its
-    /// cost. If the pool keeps no idle blocks, an exchange needs two driver calls. The cache may
-    /// then own twice the peak before it evicts a block. If an exchange costs less than growth,
-    /// each miss evicts the unused blocks. Early coalescing leaves no gaps that would force growth.
+    /// An exchange returns an idle block to the pool and takes another block. `exchange` is the
+    /// cost of an exchange. If the pool keeps no idle blocks, an exchange needs two driver calls.
+    /// The cache may then own twice the peak before it evicts a block. If an exchange costs less
+    /// than growth, each miss evicts the unused blocks. Early coalescing leaves no gaps that would
+    /// force growth.
     ///
     /// Each stream is treated separately, because a block of another stream would make this stream
     /// wait.

@@ -1,4 +1,5 @@
-//! Skipped entries: entries without a request, which a shard counts although no thread enters it.
+//! Skipped entries: entries without a request. A shard counts these entries, although no thread
+//! enters the shard.
 
 use std::mem;
 

@@ -92,7 +92,7 @@ fn what_is_allocated_on_a_device_as_it_closes_closes_it_again() {
         let bench = Bench::new();
         let block = escaped(&bench);
         let other = thread::spawn(move || {
-            // This reference is not a counted handle. Only the block keeps the device alive.
+            // `device` is not a counted handle. Only the block keeps the device alive.
             let device = block.home().device();
             let caller = Location::caller();
             let next = device.allocate_uncached(1000, caller);

@@ -1,5 +1,5 @@
-//! Models of deferred entries, whose thread has not entered its shard or has pushed no frame.
-//! Concurrent threads visit, signal or close the shard, or drop its blocks.
+//! Models of deferred entries. The thread of a deferred entry has not entered the shard, or has
+//! pushed no frame. Concurrent threads visit, signal or close the shard, or drop its blocks.
 
 use super::*;
 

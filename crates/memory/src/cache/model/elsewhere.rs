@@ -50,7 +50,7 @@ fn a_block_that_returned_home_is_reused_only_after_its_release() {
         let scope = bench.enter();
         let block = bench.allocate();
         let dropper = thread::spawn(move || read_and_drop(block));
-        // A miss drains the blocks that other threads dropped. It returns a drained block or
+        // A miss drains the blocks that other threads dropped. The request gets a drained block or
         // another block.
         let again = bench.allocate();
         drop(scope);

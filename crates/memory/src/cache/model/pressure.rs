@@ -96,8 +96,8 @@ fn threads_that_wait_for_each_other_do_not_deadlock() {
         let work = |bench: &Bench| {
             let _scope = bench.enter();
             drop(bench.try_allocate(1000));
-            // This request needs the idle blocks of the two threads. It fails while the other
-            // thread holds the two blocks.
+            // This request needs the idle blocks of the two threads. While the other thread holds
+            // these two blocks, the request fails.
             bench.try_allocate(2000).is_ok()
         };
         let other = bench.spawn(work);

@@ -1,4 +1,4 @@
-//! Models of a shard's visitors, which run concurrently with entering threads and other visitors.
+//! Models of a shard's visitors. Entering threads and other visitors run concurrently.
 
 use super::*;
 

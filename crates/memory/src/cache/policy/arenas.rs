@@ -35,8 +35,8 @@ pub(in crate::cache) trait ArenaPolicy: CachePolicy {
     fn share(&mut self, suballocation: &mut Header);
 
     /// Detaches arenas with live suballocations, before the epoch advances. If `escape` is true,
-    /// the live suballocations outlive their entry. The next entry then serves their requests from
-    /// other memory.
+    /// the live suballocations outlive their entry. The next entry then serves the corresponding
+    /// requests from other memory.
     fn detach(&mut self, store: &mut Store, escape: bool);
 
     /// Detaches the arena that contains `address`, with or without live suballocations. Returns

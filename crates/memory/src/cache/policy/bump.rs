@@ -35,8 +35,8 @@ const UNNUMBERED: usize = u32::MAX as usize;
 /// - The suballocations of the arenas and the idle headers are on `stream`.
 /// - In nested entries, `ends` first has the cursor at the beginning of the outermost nested entry.
 ///   Then it has the ends of all later suballocations, in order.
-/// - If an idle header of the current epoch has an index, it represents the end at this index of
-///   `ends`. This end is not marked as [`FREED`].
+/// - An idle header of the current epoch may have an index. It then represents the end at this
+///   index of `ends`, and this end is not marked as [`FREED`].
 #[derive(Default)]
 pub(in crate::cache) struct Bump {
     arenas: Arenas,
@@ -115,7 +115,7 @@ impl ArenaPolicy for Bump {
 
     /// If the nested entry's last suballocations are freed, moves the cursor back over them.
     fn end_nested(&mut self, store: &mut Store) {
-        // `nested` is empty if the arenas were detached or released during the nested entry.
+        // If the arenas were detached or released during the nested entry, `nested` is empty.
         let Some(mark) = self.nested.pop().filter(|_| !self.arenas.is_shared()) else {
             return;
         };

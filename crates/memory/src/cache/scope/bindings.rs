@@ -1,8 +1,8 @@
 //! The shards that a thread has entered. They stay bound to the thread until the thread ends.
 //!
 //! The destructor of the scope stack ends the bindings. A new thread adopts the most recently used
-//! unbound shard. The crate `thread_local` is not suitable, because it passes an ended thread's
-//! value to any thread that reuses the ended thread's identifier.
+//! unbound shard. The crate `thread_local` is not suitable. If a new thread reuses an ended
+//! thread's identifier, `thread_local` passes the ended thread's value to it.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -14,7 +14,7 @@ use crate::sync::Arc;
 
 /// The shards that are bound to this thread, by cache.
 ///
-/// Invariant: a shard's key is the address of its settings, which the shard keeps alive.
+/// Invariant: a shard's key is the address of its settings. The shard keeps these settings alive.
 pub(super) struct ThreadBindings {
     shards: BTreeMap<*const CacheSettings, LocalShard>,
     /// The number of shards above which [`insert`](Self::insert) removes closed shards.
@@ -33,8 +33,9 @@ impl ThreadBindings {
         self.shards.get(&Arc::as_ptr(settings))
     }
 
-    /// Adds a shard. Returns the removed shards. They were closed because their caches were removed
-    /// or their devices ended. The caller must drop them outside the borrow of the bindings.
+    /// Adds a shard. If there are then too many shards, removes the closed shards, and returns
+    /// them. A shard is closed after its cache was removed or its device ended. The caller must
+    /// drop the returned shards outside the borrow of the bindings.
     #[must_use = "drop the shards after the borrow of the bindings"]
     pub(super) fn insert(&mut self, shard: &LocalShard) -> Vec<LocalShard> {
         let settings = shard.settings.as_ref().map_or(ptr::null(), Arc::as_ptr);

@@ -24,8 +24,8 @@ impl CallSite {
     }
 }
 
-/// The number of places in a thread's [`CallSiteCache`]. It is a power of two, well above the
-/// number of scopes in a usual loop.
+/// The number of slots of a thread's [`CallSiteCache`]. The number is a power of two, and exceeds
+/// the number of scopes in a usual loop.
 const SLOTS: usize = 32;
 
 /// The key of a [`CallSiteCache`]: a call site with a literal name, a handle's name, or a computed
@@ -92,7 +92,7 @@ fn words(name: &[u8]) -> [u64; 2] {
 struct CallSiteEntry {
     key: u64,
     words: [u64; 2],
-    /// The device of the handle or of `device = …`; for other places, the device that a frame had
+    /// The device of the handle or of `device = …`. For other places, the device that a frame had
     /// made current. Null means the default device, which never changes.
     device: *const Caches,
     /// The options of the entry, and the version of the settings with these options.
@@ -121,8 +121,9 @@ impl CallSiteEntry {
 }
 
 /// A thread's last entries, by place and device. The shards of a dropped device or a removed cache
-/// cannot be entered. So a [`CallSiteEntry`] may outlive its device. For a later device at the
-/// dropped device's address, a look-up may find this value, but the entry fails.
+/// cannot be entered. So a [`CallSiteEntry`] may outlive its device. A later device may get the
+/// address of the dropped device. A look-up for this device may then find the old entry, but
+/// entering its shard fails.
 pub(super) struct CallSiteCache([Option<CallSiteEntry>; SLOTS]);
 
 impl CallSiteCache {
@@ -157,8 +158,8 @@ impl CallSiteCache {
         entry.is_some_and(|entry| entry.holds(&entry.options))
     }
 
-    /// Stores a shard for a place. Returns the replaced shard, which the caller must drop outside
-    /// the borrow of this cache.
+    /// Stores a shard for a place. Returns the replaced shard. The caller must drop it outside the
+    /// borrow of this cache.
     #[must_use = "drop the shard after the borrow of the call sites"]
     pub(super) fn insert(
         &mut self,
@@ -168,7 +169,7 @@ impl CallSiteCache {
         shard: &LocalShard,
     ) -> Option<LocalShard> {
         let settings = shard.settings.as_ref();
-        // The version is `None` if another thread has changed the settings since the entry.
+        // If another thread has changed the settings since the entry, the version is `None`.
         let version = settings.and_then(|own| own.version_with(options))?;
         let entry = CallSiteEntry {
             key: place.key,

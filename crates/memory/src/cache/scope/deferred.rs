@@ -1,4 +1,4 @@
-//! The deferred entry: the thread's innermost entry, whose frame or shard is not needed yet.
+//! The deferred entry: the thread's innermost entry, while its frame or shard is not needed.
 //!
 //! Most work of an entry is only needed for requests. If the previous entry made no request, the
 //! next entry does not enter its shard. The current shard is then hidden. So a request takes the
@@ -6,8 +6,8 @@
 //! its shard. Then only the frame is deferred, because only inner entries need it.
 //!
 //! Architecture invariant: code that reads the stack of bindings or the current shard first calls
-//! [`settle`]. Only hits and drops omit this call. [`settle`] makes the deferred entry: it pushes
-//! the frame, and first enters the shard if the thread is not inside.
+//! [`settle`]. Only hits and drops omit this call. [`settle`] makes the deferred entry. If the
+//! thread is not inside the shard, `settle` first enters the shard. Then `settle` pushes the frame.
 
 use std::mem;
 use std::ptr;
@@ -102,8 +102,8 @@ fn enter_slot(slot: usize, makes_current: bool) -> Option<Entered> {
     entered.ok()?.map(Entered::new)
 }
 
-/// If the entry of `serial` is deferred, ends the entry. Returns false if the caller must leave the
-/// entry like any other entry.
+/// If the entry of `serial` is deferred, tries to end the entry. Returns false if the entry has not
+/// ended. The caller must then leave it by a regular exit.
 #[inline(always)]
 pub(super) fn end_deferred(serial: u64) -> bool {
     let thread = entrance();
@@ -161,7 +161,7 @@ fn make_deferred() {
     }
 }
 
-/// Makes the frame of the current shard. It is the lowest frame that binds a shard.
+/// Makes the frame of the current shard. This frame is the lowest frame that binds a shard.
 fn make_frame(makes_current: bool) {
     let _ = STACK.try_with(|stack| {
         let device = with_current(|shard| {
@@ -208,8 +208,8 @@ pub(super) fn remember_at(place: Place<'_>, options: &EntryOptions, shard: &Loca
     drop(replaced);
 }
 
-/// Drops the call-site cache and the deferred entry at the end of the thread. A deferred entry
-/// exists only if the program forgot its guard.
+/// Drops the call-site cache and the deferred entry at the end of the thread. At that time, a
+/// deferred entry exists only if the program forgot its guard.
 pub(super) fn end_thread() {
     with_entrance(|thread| {
         if thread.serial.get() != NOT_DEFERRED {

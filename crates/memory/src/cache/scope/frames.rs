@@ -4,8 +4,8 @@
 //! frame, and an exit moves the shard back. So entries and exits change no reference count.
 //!
 //! A frame is written to its slot field by field. A copy of a whole frame would load data in other
-//! widths than the stores. Store-to-load forwarding then fails, which stalls the processor almost
-//! as long as a compare-and-swap.
+//! widths than the stores. Store-to-load forwarding would then fail. The failure stalls the
+//! processor almost as long as a compare-and-swap.
 
 use std::ops::Deref;
 use std::rc::Rc;

@@ -39,8 +39,8 @@ pub(crate) use stream::StreamLease;
 use stream::{entered_stream, note_stream};
 
 /// The contents of a removed frame. The drop of this value exits the scope, and then releases the
-/// device. The value has two words, so functions return it in registers. They would return a whole
-/// frame in memory.
+/// device. The value has two words, so functions return it in registers. A whole frame would be
+/// returned in memory.
 #[derive(Default)]
 struct Popped {
     shard: Option<LocalShard>,
@@ -235,8 +235,8 @@ impl Stack {
             let binds = |frame: &&Frame| frame.kind == FrameKind::Shard;
             let mut frames = self.frames.iter().filter(binds).zip(self.shards(current));
             let left = frames.find(|(frame, _)| frame.serial == serial);
-            // The thread is still inside the shard. It exits the shard when the frame is at the
-            // top.
+            // The thread is still inside the shard. It exits the shard when the frame reaches the
+            // top of the stack.
             if let Some((_, Some(shard))) = left {
                 shard.counters.out_of_order_exits.add(1);
             }
@@ -465,8 +465,8 @@ pub(crate) fn current_stream(caches: &Caches) -> StreamId {
     stream_of(caches)
 }
 
-/// Returns this thread's stream for work on the device `caches`. Searches the stack if the
-/// innermost stream belongs to another device.
+/// Returns this thread's stream for work on the device `caches`. If the innermost stream belongs to
+/// another device, searches the stack.
 #[inline(never)]
 fn stream_of(caches: &Caches) -> StreamId {
     let (device, stream) = entered_stream();

@@ -1,5 +1,5 @@
-//! The stream for this thread's work. A hit reads a copy of its identifier, which is stored beside
-//! the current shard.
+//! The stream for this thread's work. A hit reads a copy of the stream's identifier. The copy is
+//! stored beside the current shard.
 
 use std::cell::Cell;
 use std::ptr;
@@ -8,8 +8,8 @@ use crate::cache::shard::{Caches, CachesRef};
 use crate::device::StreamId;
 use crate::sync::thread_local;
 
-/// The lease of a stream identifier. No other stream gets the identifier while a handle, or a
-/// thread inside the stream, holds this lease.
+/// The lease of a stream identifier. While a handle, or a thread inside the stream, holds this
+/// lease, no other stream gets the identifier.
 #[derive(Debug)]
 pub(crate) struct StreamLease {
     device: CachesRef,
@@ -47,7 +47,8 @@ thread_local! {
     static ENTERED: Cell<(*const Caches, StreamId)> = const { Cell::new((ptr::null(), StreamId(0))) };
 }
 
-/// Stores the innermost entered stream of this thread; `None` if the thread has entered no stream.
+/// Stores the innermost entered stream of this thread. If the thread has entered no stream,
+/// `entered` is `None`.
 pub(super) fn note_stream(entered: Option<(*const Caches, StreamId)>) {
     ENTERED.set(entered.unwrap_or((ptr::null(), StreamId::default())));
 }

@@ -1,7 +1,7 @@
 //! The caches of one device over its memory, and the counted handle on the caches.
 //!
-//! These types are in the folder of the shard, because only files of one folder may import each
-//! other. A shard refers to its device, and the device refers to its shards.
+//! A shard refers to its device, and the device refers to its shards. Only files of one folder may
+//! import each other, so these types are in the folder of the shard.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -56,7 +56,7 @@ pub(crate) struct Caches {
     /// The idle blocks that threads inside scopes released while they dropped another block. The
     /// next request that is not a hit returns the idle blocks to the pool.
     handed_over: RemoteFreeList,
-    /// The home of blocks that belong to no cache. It is created at its first use.
+    /// The home of blocks that belong to no cache. This shard is created at its first use.
     pub(in crate::cache) uncached: Mutex<Option<Arc<Shard>>>,
     /// The lock that serialises the updates of shards after the recorder starts or stops.
     pub(in crate::cache) following_recorder: Mutex<()>,
@@ -265,7 +265,8 @@ impl CachesRef {
     }
 }
 
-/// A reference that does not keep the caches alive. Its upgrade does not count as a handle.
+/// A reference that does not keep the caches alive. The upgraded reference does not count as a
+/// handle.
 pub(crate) type WeakCaches = Weak<Caches>;
 
 impl Clone for CachesRef {

@@ -24,8 +24,8 @@ struct CurrentShard {
     owned: Cell<*const Arc<Shard>>,
     /// The address of the shard in `owned`. Every request and every drop reads this address.
     shard: Cell<*const Shard>,
-    /// The device of the shard in `owned`. It is null if there is no shard, or if the shard is
-    /// hidden from requests.
+    /// The device of the shard in `owned`. The pointer is null if there is no shard, or if the
+    /// shard is hidden from requests.
     device: Cell<*const Caches>,
     /// This thread's stream for work on the shard's device.
     stream: Cell<StreamId>,
@@ -146,8 +146,8 @@ impl Caches {
         }
     }
 
-    /// Tries the policies after Recycle. Each policy has a function, which the previous function
-    /// calls in tail position. So no function saves registers for other policies.
+    /// Tries the policies after Recycle. Each policy has a function. The previous policy's function
+    /// calls it in tail position. So no function saves registers for other policies.
     ///
     /// `#[cold]` prevents inlining into the caller. `#[inline]` lets the compiler generate the
     /// function in the executable, where an access to a thread-local needs no call.

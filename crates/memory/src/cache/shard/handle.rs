@@ -19,7 +19,7 @@ impl UnwindSafe for BlockHandle {}
 impl RefUnwindSafe for BlockHandle {}
 
 // SAFETY: a handle only reads the header, except for the atomic count. The last handle returns the
-// header to its shard with `end`, which any thread may call.
+// header to its shard with `end`. Any thread may call `end`.
 unsafe impl Send for BlockHandle {}
 // SAFETY: threads that share a handle only read the header, and change its atomic count.
 unsafe impl Sync for BlockHandle {}
@@ -111,9 +111,9 @@ impl Clone for BlockHandle {
     }
 }
 
-/// A pin: a handle that prevents a block's return to its home, but is not a holder. A graph writes
-/// to the memory of arrays by address only, so it pins this memory. If an array shares its block
-/// only with pins, it counts as the block's only holder.
+/// A pin: a handle that prevents a block's return to its home, but does not count as sharing the
+/// block. A graph writes to the memory of arrays by address only, so it pins this memory. If an
+/// array shares its block only with pins, it counts as the block's only holder.
 pub(crate) struct Pinned(BlockHandle);
 
 impl Deref for Pinned {
@@ -126,7 +126,7 @@ impl Deref for Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // This subtracts only `PIN`. Until the inner handle drops, the block counts one more
+        // This statement subtracts only `PIN`. Until the inner handle drops, it counts as one more
         // holder.
         self.0.count.fetch_sub(PIN, Ordering::Relaxed);
     }

@@ -1,11 +1,11 @@
-//! A shard: one thread's share of a named cache. A shard stores idle blocks, and is the home of the
+//! A shard: one thread's part of a named cache. A shard stores idle blocks, and is the home of the
 //! blocks that it has handed out.
 //!
 //! Access rules:
 //! - `state` names the holder of the shard: a thread inside the scope, a visitor, or no thread. A
 //!   closed shard never has a holder again. Only the holder accesses `allocator` and writes
-//!   `counters`. It uses a [`Guard`], or accesses its current shard directly. Any thread may read
-//!   the counters.
+//!   `counters`. The holder uses a [`Guard`], or accesses its current shard directly. Any thread
+//!   may read the counters.
 //! - `bound_thread` names the thread that the shard is bound to. A binding determines only which
 //!   shard a thread enters.
 //! - If the holder drops a block, the block is added to the shard's free list. If a thread that is
@@ -106,7 +106,8 @@ pub(crate) struct Shard {
     orphaned: Mutex<DetachedArenas>,
     /// The record of the last recorded entry.
     record: Mutex<Option<Arc<FinishedRecord>>>,
-    /// True if the device's recorder records every request and free. They then take the slow path.
+    /// True if the device's recorder records every request and free. Requests and frees then take
+    /// the slow path.
     follows_recording: plain::AtomicBool,
 }
 
@@ -128,7 +129,7 @@ impl Shard {
     ) -> Arc<Self> {
         let is_uncached = settings.is_none();
         Arc::new_cyclic(|this: &Weak<Self>| {
-            // This is the address of the new shard, which later headers store.
+            // `this` has the address of the new shard. Later headers store this address.
             let home = NonNull::new(this.as_ptr().cast_mut()).expect("not null");
             // SAFETY: a named cache and its device keep their shards alive until the shards are
             // closed. A closed shard keeps itself alive with `kept_alive`, for its orphans.
@@ -367,8 +368,8 @@ impl fmt::Debug for Shard {
 /// Returns an uncounted handle, for the objects that a device owns.
 pub(super) fn uncounted<T>(this: &Weak<T>) -> ManuallyDrop<Arc<T>> {
     // SAFETY: the pointer comes from a live `Arc`, because a caller calls through this `Arc`.
-    // `from_raw` assumes one reference count. This count is never decremented, because a
-    // `ManuallyDrop` does not drop its value.
+    // `from_raw` takes over one reference count. A `ManuallyDrop` does not drop its value, so this
+    // count is never decremented.
     ManuallyDrop::new(unsafe { Arc::from_raw(this.as_ptr()) })
 }
 
@@ -405,7 +406,8 @@ pub(super) fn write_on(
 ) -> Result<()> {
     handle.write_on(streams, stream.into())?;
     let (address, bytes) = (handle.block.address, handle.requested_bytes);
-    // SAFETY: the block lies in reserved memory, and the stream was ordered after its other users.
+    // SAFETY: the block lies in reserved memory, and the stream was ordered after the block's other
+    // users.
     unsafe { streams.backend.fill(stream, address, bytes, &[byte]) }
 }
 

@@ -62,7 +62,7 @@ impl NamedCache {
     }
 }
 
-/// The named caches, and the retired caches, which were removed while a thread was inside.
+/// The named caches, and the retired caches. A retired cache was removed while a thread was inside.
 #[derive(Debug, Default)]
 pub(in crate::cache) struct Registry {
     pub(in crate::cache) named: HashMap<Box<str>, Arc<NamedCache>>,

@@ -2,10 +2,10 @@
 //!
 //! Invariant: after the sender has returned and the holder has left, the signal has been handled.
 //! The sender stores the signal and then loads the state. The leaving holder stores the state and
-//! then loads the signals. If each store precedes the load, at least one thread loads the other
-//! thread's value. But the processor may delay a store beyond a later load. The sender's heavy
-//! barrier orders the accesses of the two threads. If the system has no heavy barrier, each exit
-//! needs its own barrier.
+//! then loads the signals. If each thread's store precedes its load, at least one thread loads the
+//! other thread's value. But the processor may delay a store beyond a later load. The sender's
+//! heavy barrier orders the accesses of the two threads. If the system has no heavy barrier, each
+//! exit needs its own barrier.
 
 use super::{CLOSED, IDLE, Shard, VISIT};
 use crate::memory::header::{Header, List};
@@ -13,8 +13,9 @@ use crate::memory::{Census, OwnedBytes};
 use crate::sync::barrier::{self, heavy_barrier};
 use crate::sync::{Arc, Ordering, thread_token};
 
-/// The signal to return every idle block to the pool. The holder follows it at its next exit or
-/// entry. If the fast path is closed too, the holder follows it at its next request or drop.
+/// The signal to return every idle block to the pool. The holder follows this signal at its next
+/// exit or entry. If the fast path is closed too, the holder follows the signal at its next request
+/// or drop.
 pub(super) const DRAIN: u64 = 1;
 /// The signal to invalidate the shard. It also has the effect of [`DRAIN`]. Live blocks also go to
 /// the pool when they drop.
@@ -23,7 +24,7 @@ pub(in crate::cache) const INVALIDATE: u64 = 2;
 pub(in crate::cache) const CLOSE: u64 = 4;
 pub(super) const ANY_SIGNAL: u64 = DRAIN | INVALIDATE | CLOSE;
 /// The signal that every exit needs its own barrier, because the system's heavy barrier does not
-/// order other threads. It is never cleared.
+/// order other threads. This signal is never cleared.
 const FENCE: u64 = 8;
 
 pub(super) fn no_signals() -> u64 {
@@ -120,7 +121,7 @@ impl Shard {
         counted
     }
 
-    /// Returns the token of the thread inside the shard; `None` if no other thread is inside.
+    /// Returns the token of the thread inside the shard, except for the calling thread.
     pub(in crate::cache) fn holder(&self) -> Option<u64> {
         let state = self.state.load(Ordering::Relaxed);
         let is_entered = state != CLOSED && state & VISIT == 0 && state != IDLE;

@@ -1,5 +1,5 @@
-//! Skipped entries: entries without a request, which are counted although no thread enters the
-//! shard.
+//! Skipped entries: entries without a request. A shard counts these entries, although no thread
+//! enters the shard.
 
 use super::signals::ANY_SIGNAL;
 use super::{IDLE, Shard};

@@ -119,7 +119,8 @@ fn a_held_cache_serves_again_after_its_release() {
     caches.check();
 }
 
-/// Allocates, checks and frees blocks inside entries, which overlap entries of other threads.
+/// Allocates, checks and frees blocks inside entries. These entries overlap entries of other
+/// threads.
 fn work(caches: &CachesRef, cache: &SharedCache, thread: u64) {
     let pointer =
         |block: &SharedBlock| crate::device::host::host_pointer(DevicePtr(block.address()));

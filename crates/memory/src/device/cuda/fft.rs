@@ -25,7 +25,8 @@ pub enum FftKind {
     Complex,
     /// A transform of rows of real numbers to the first halves of their spectra.
     Forward,
-    /// A transform of the first halves of spectra, which are overwritten, to rows of real numbers.
+    /// A transform of the first halves of spectra to rows of real numbers. The spectra are
+    /// overwritten.
     Inverse,
 }
 

@@ -162,8 +162,9 @@ impl Indexing {
         self as u64
     }
 
-    /// Returns the error for `index`, which a kernel of the operation `number` reported on an axis
-    /// of `length`. If the operation draws, `index` packs a row and its [`RowFault`].
+    /// Returns the error for the bad `index`. A kernel of the operation `number` reported this
+    /// index on an axis of `length`. If the operation draws, `index` packs a row and its
+    /// [`RowFault`].
     pub(super) fn error(number: u64, index: i64, length: u64) -> Error {
         let known = Self::ALL
             .iter()

@@ -3,7 +3,7 @@
 use crate::device::DevicePtr;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A call for one matrix, which is in column-major order without gaps, and is overwritten.
+/// A call for one matrix. The matrix is in column-major order without gaps, and is overwritten.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolverCall {
     /// The element type: `f64` if set, else `f32`.
@@ -19,7 +19,7 @@ pub struct SolverCall {
 /// The operation on the matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Factorization {
-    /// `getrf`: computes the factors L and U; `pivots` has space for one `i32` per row.
+    /// `getrf`: computes the factors L and U. `pivots` has space for one `i32` per row.
     Lu { pivots: DevicePtr },
     /// `getrs`: solves equations for `count` columns of `right`. The matrix has been factorized by
     /// `Lu`.
@@ -28,9 +28,9 @@ pub enum Factorization {
         right: DevicePtr,
         count: i32,
     },
-    /// `potrf`: computes the Cholesky factor; the upper triangle receives its transpose.
+    /// `potrf`: computes the Cholesky factor. The upper triangle receives its transpose.
     Cholesky,
-    /// `geqrf`: computes R in the upper triangle, and the Householder reflections below it;
+    /// `geqrf`: computes R in the upper triangle, and the Householder reflections below it.
     /// `factors` receives the scalar factors of the reflections.
     Qr { factors: DevicePtr },
     /// `orgqr`: replaces the reflections by the first `columns` columns of their product.

@@ -24,8 +24,8 @@ const ALIGNMENT_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct HostBackend {
     /// The budget of all reservations and commits, including those in progress. Its limit is the
-    /// machine's memory. Above this limit, an operating system that overcommits memory grants it,
-    /// and later kills the process.
+    /// machine's memory. Above this limit, an operating system that overcommits would grant memory,
+    /// and later kill the process.
     budget: Arc<Budget>,
     /// The address ranges; `None` if the platform has no virtual memory.
     ranges: Option<Ranges>,
@@ -324,8 +324,8 @@ impl Backend for HostBackend {
 ///
 /// `target` must point to `source.len()` writable bytes that do not overlap `source`.
 unsafe fn write_bytes(target: DevicePtr, source: &[u8]) {
-    // SAFETY: by this function's contract, `target` points to `source.len()` writable bytes, which
-    // do not overlap `source`.
+    // SAFETY: by this function's contract, `target` points to `source.len()` writable bytes. These
+    // bytes do not overlap `source`.
     unsafe { host_pointer(target).copy_from_nonoverlapping(source.as_ptr(), source.len()) };
 }
 

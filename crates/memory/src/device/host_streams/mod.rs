@@ -56,8 +56,9 @@ pub trait StealWork: Send + Sync {
     /// Executes nothing while another thread executes a piece, or if the next piece needs a certain
     /// thread. Executes nothing after the wait is over.
     ///
-    /// An implementation calls `is_over` while no piece can end. Otherwise, it could execute a
-    /// piece behind the awaited position, which may wait for the calling thread.
+    /// An implementation calls `is_over` while no piece can end. Otherwise, the awaited position
+    /// could end after the check. The implementation could then execute a later piece, and this
+    /// piece may wait for the calling thread.
     fn steal(&self, is_over: &dyn Fn() -> bool) -> bool;
 }
 

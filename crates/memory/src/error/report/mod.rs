@@ -95,7 +95,7 @@ pub struct CacheUse {
     /// True if no memory is reused before the exit, as under `Policy::Bump`.
     pub keeps_until_exit: bool,
     /// The live and escaped blocks of the present and the last entry, grouped by line. The line
-    /// with the most bytes is first. Empty if the cache is not recorded.
+    /// with the most bytes is first. If the cache is not recorded, the list is empty.
     pub lines: Vec<LineUse>,
 }
 

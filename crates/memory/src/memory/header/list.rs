@@ -74,8 +74,9 @@ impl List {
     ) -> Option<Box<Header>> {
         let mut best: Option<(*mut *mut Header, u64)> = None;
         let mut link: *mut *mut Header = &raw mut self.head;
-        // SAFETY: `link` is this list's head, or the `next` of a header that the list owns. Its
-        // target is null or a header that the list owns. `&mut self` excludes all other access.
+        // SAFETY: `link` is this list's head, or the `next` of a header that the list owns. The
+        // target of `link` is null or a header that the list owns. `&mut self` excludes all other
+        // access.
         unsafe {
             while let Some(header) = (*link).as_ref() {
                 header.watch.own();

@@ -37,7 +37,8 @@ impl Home {
     ///
     /// # Safety
     ///
-    /// `shard` is the address of a shard, which outlives every header that is made with this home.
+    /// `shard` is the address of a shard. This shard outlives every header that is made with this
+    /// home.
     pub(crate) const unsafe fn of<S>(shard: NonNull<S>) -> Self {
         Self(shard.cast())
     }
@@ -164,7 +165,7 @@ impl Header {
         self.uses = Uses::new(stream);
     }
 
-    /// Orders `user`, which is about to read the block, after the writes of other streams.
+    /// Orders a read of the block by `user` after the writes by other streams.
     pub(crate) fn read_on(&self, streams: Streams<'_>, user: StreamUse) -> Result<()> {
         self.follow_launches(streams, user)?;
         self.uses.read_on(streams, user)?;
@@ -172,8 +173,8 @@ impl Header {
         Ok(())
     }
 
-    /// Orders `user`, which is about to write to the block, after all uses by other streams. No
-    /// other caller may be about to read or write.
+    /// Orders a write to the block by `user` after all uses by other streams. No other caller may
+    /// be about to read or write.
     pub(crate) fn write_on(&self, streams: Streams<'_>, user: StreamUse) -> Result<()> {
         self.follow_launches(streams, user)?;
         self.uses.write_on(streams, user)?;
@@ -188,8 +189,8 @@ impl Header {
             .map_or(Ok(()), |slab| slab.use_on(streams, user))
     }
 
-    /// Orders `stream`, before a launch of a graph that uses the slab, after all users of the
-    /// slab's suballocations. No other caller may be about to use a suballocation.
+    /// Orders `stream` after all uses of the slab's suballocations, before a launch of a graph that
+    /// uses the slab. No other caller may be about to use a suballocation.
     pub(crate) fn launch_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
         self.slab
             .as_ref()

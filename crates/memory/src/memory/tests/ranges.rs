@@ -109,7 +109,7 @@ fn under_a_limit_releases_only_what_the_request_lacks() {
     let blocks = [(); 8].map(|()| memory.take_of(4 * MIB));
     let mut live: Vec<_> = blocks.into_iter().collect();
     memory.free([live.remove(5), live.remove(3), live.remove(1)]);
-    // Six MiB are needed at the end; twelve MiB are idle.
+    // The request needs six MiB of new pages at the end. Twelve MiB are idle.
     let large = memory.take_of(6 * MIB);
     let stats = memory.stats();
     assert_eq!(stats.reserved_bytes, 32 * MIB);

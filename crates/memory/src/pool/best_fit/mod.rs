@@ -59,7 +59,7 @@ pub(crate) struct BestFit {
     large: PartitionLists,
     /// The maximum size (rounded) of a small request.
     small_request_bytes: u64,
-    /// The number of takes so far; it may wrap.
+    /// The number of takes so far. This number may wrap.
     takes: u32,
     /// The segments, indexed by segment number.
     segments: Vec<Option<SegmentEntry>>,
@@ -156,8 +156,8 @@ impl BestFit {
             state,
             ..
         } = *blocks.get(hole);
-        // A remainder below a unit is not split off. It occurs at the end of a segment of odd
-        // length.
+        // A remainder below a unit is not split off. Such a remainder occurs at the end of a
+        // segment whose length is not a multiple of the unit.
         let rest_bytes = (hole_bytes - bytes) / UNIT_BYTES * UNIT_BYTES;
         let node = if rest_bytes == 0 {
             hole

@@ -2,18 +2,18 @@
 //!
 //! Blocks of one size, and blocks handed out in close succession, tend to be freed together. A
 //! network allocates consecutive temporaries and frees them consecutively, while the data around
-//! them stays. Neighbours that are freed together leave one hole instead of two. So a block is cut
-//! from the end whose neighbour has its size. If both neighbours or neither neighbour has this
-//! size, the end with a recently handed out neighbour is preferred. Otherwise the front is
-//! preferred. The wilderness of a range is used last, and from its front. Compared with always
-//! cutting from the front, placement lowers the peak of synthetic training graphs by 1.5 %. This
-//! figure is the mean of 76 graphs, half of which cannot improve. If lifetimes have no pattern,
-//! placement changes nothing.
+//! them stays. Neighbours that are freed together leave one hole instead of two. So a new block is
+//! cut from the end whose neighbour has the size of the new block. If both neighbours or neither
+//! neighbour has this size, the end with a recently handed out neighbour is preferred. Otherwise
+//! the front is preferred. The wilderness of a range is used last, and from its front. Compared
+//! with always cutting from the front, placement lowers the peak of synthetic training graphs by
+//! 1.5 %. This figure is the mean of 76 graphs. Half of these graphs cannot improve. If lifetimes
+//! have no pattern, placement changes nothing.
 
 use crate::pool::blocks::{BlockState, BlockTable};
 
-/// The number of last takes whose blocks count as recent neighbours, about some operations of a
-/// network. Values between 100 and 250 differ little.
+/// The number of most recent takes whose blocks count as recent neighbours. A few operations of a
+/// network take about as many blocks. Values between 100 and 250 differ little.
 const RECENT_TAKES: u32 = 120;
 
 /// Returns whether the take with the number `take` cuts its block of `bytes` from the front of

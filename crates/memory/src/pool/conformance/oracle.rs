@@ -35,7 +35,7 @@ pub(super) type ByteStreams = BTreeSet<u16>;
 pub(super) struct SegmentModel {
     pub(super) bytes: u64,
     pub(super) group: u32,
-    /// The handed-out ranges, by offset; disjoint.
+    /// The handed-out ranges, by offset. The ranges are disjoint.
     used: Vec<Range<u64>>,
     pub(super) is_range: bool,
     /// The uncommitted pages of a range, unordered.

@@ -175,7 +175,7 @@ pub(super) fn grow_and_shrink(mut tested: Tested) {
     let id = tested.add_range(8, UNIT);
     assert!(tested.try_take(UNIT).is_none());
     // Each case is a request, and the committed pages after it. The second request fits into the
-    // rest of a page.
+    // remainder of the second page.
     for (units, pages) in [(12, 2), (4, 2), (8, 3), (9, 5)] {
         assert!(tested.take_expanding(units * UNIT));
         let used: u64 = [12, 4, 8, 9].iter().take_while(|&&of| of != units).sum();

@@ -25,8 +25,8 @@ impl SimulatedRange {
         Self { pool }
     }
 
-    /// Returns a block of `bytes`, a multiple of the pool's unit and not 0; `None` if no block
-    /// fits.
+    /// Returns a block of `bytes`, or `None` if no block fits. `bytes` is a multiple of the pool's
+    /// unit, and not 0.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Option<Span> {
         match self.pool.take(bytes, STREAM) {

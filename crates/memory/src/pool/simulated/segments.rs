@@ -6,7 +6,7 @@
 use super::range::{STREAM, SimulatedRange};
 use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 
-/// A pool of unsplit segments, which a simulated source places in one range.
+/// A pool of unsplit segments. A simulated source places the segments in one range.
 ///
 /// Invariant: each number below the length of `places` is the number of a segment of the pool, or
 /// in `vacant`.

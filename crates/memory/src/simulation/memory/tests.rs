@@ -1,4 +1,4 @@
-//! Tests of the invariants of the memory if pages are expensive.
+//! Tests of the memory's invariants on a device with expensive pages.
 
 use super::*;
 use crate::error::ErrorKind;

@@ -33,7 +33,8 @@ pub(crate) fn heavy_barrier() {
         return;
     }
     // The process is not registered yet, or is a fork, which must register again. If a filter of
-    // system calls forbids the call, one thread sees the other thread's store at its next check.
+    // system calls forbids the call, this barrier orders only the calling thread. One thread then
+    // sees the other thread's store at its next check.
     if membarrier(BARRIER) < 0 && membarrier(REGISTER) == 0 {
         membarrier(BARRIER);
     }

@@ -1,7 +1,8 @@
 //! Asymmetric barriers. Let two threads each store one value, pass a barrier and load the other
-//! thread's value. Then at least one thread sees the other's store. The thread that passes often
-//! uses the light barrier, which only restrains the compiler. The thread that passes rarely uses
-//! the heavy barrier, which orders all processors of the process at that moment.
+//! thread's value. Then at least one thread sees the other thread's store. One thread passes its
+//! barrier often, and uses the light barrier. The light barrier only restrains the compiler. The
+//! other thread passes its barrier rarely, and uses the heavy barrier. At that moment, the heavy
+//! barrier orders all processors of the process.
 //!
 //! If the system lacks the call for the heavy barrier, [`is_asymmetric`] is false, and the heavy
 //! barrier is a fence. Then both threads must use the heavy barrier.

@@ -15,7 +15,7 @@ impl Plan {
         self.too_long == 0 || (self.too_long + 1).is_power_of_two()
     }
 
-    /// Returns the record of the current entry, which has followed the plan up to the cursor.
+    /// Returns the record of the current entry. The entry has followed the plan up to the cursor.
     pub(super) fn recorded_so_far(&self) -> Vec<RecordedAllocation> {
         let sequence = &self.sequences[self.tree.sequence_of(self.cursor)];
         let path = self.tree.path_to(self.cursor);

@@ -74,8 +74,8 @@ pub(in crate::cache) struct Plan {
 /// The value of `below` for several requests, which the tree lists in `before`.
 const SEVERAL: u32 = u32::MAX;
 
-/// A planned suballocation of the slab. It stores its header while it is idle. This type has the
-/// size of one cache line, so that a hit reads only one line.
+/// A planned suballocation of the slab. While the suballocation is idle, this value stores its
+/// header. This type has the size of one cache line, so that a hit reads only one line.
 #[repr(align(64))]
 struct PlannedBlock {
     fit: Fit,
@@ -210,8 +210,8 @@ impl ArenaPolicy for Plan {
         self.cursor += usize::from(self.following);
     }
 
-    /// Moves the uses by other streams to the slab. The slab then serves no further request of this
-    /// entry.
+    /// Moves the uses by other streams from the suballocation to the slab. The slab then serves no
+    /// further request of this entry.
     fn share(&mut self, suballocation: &mut Header) {
         self.slab.share(suballocation);
         self.following = false;

@@ -27,8 +27,8 @@ impl SequenceRequest {
             && self.call_site == other.call_site
     }
 
-    /// Converts the request to a recorded allocation of a later entry, which requested at most
-    /// `served_bytes` bytes.
+    /// Converts the request to a recorded allocation of a later entry. The allocation requested at
+    /// most `served_bytes` bytes.
     pub(super) fn recorded(
         &self,
         (number, served_bytes): (usize, u64),
@@ -121,8 +121,9 @@ impl Sequence {
         }
     }
 
-    /// Returns the ends of the requests' lifetimes. A lifetime in the common prefix with another
-    /// sequence of `all` includes the lifetime of the other sequence's request.
+    /// Returns the ends of the requests' lifetimes. If a request is in a common prefix with another
+    /// sequence of `all`, its lifetime is extended. It then includes the corresponding request's
+    /// lifetime, up to the end of the prefix.
     pub(super) fn uppers(&self, all: &[Self]) -> Vec<Option<usize>> {
         let mut uppers: Vec<_> = self.requests.iter().map(|request| request.upper).collect();
         for other in all {

@@ -30,7 +30,7 @@ impl Plan {
                 _ => SEVERAL,
             },
             header: lay(index, request),
-            // An earlier slab, which was detached or released, may have served earlier requests of
+            // A slab that has since been detached or released may have served earlier requests of
             // the entry. So all suballocations count as idle since the current cursor.
             idle_since: self.cursor as u32,
             served_bytes: request.rounded_bytes,

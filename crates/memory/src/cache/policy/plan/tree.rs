@@ -16,8 +16,8 @@ pub(super) struct PlannedRequest {
     pub(super) rounded_bytes: u64,
     /// The bytes before rounding.
     pub(super) requested_bytes: u64,
-    /// The minimum size of requests that only this planned request serves; 1 if no other sequence
-    /// branches at this request.
+    /// The minimum size of a request that this planned request serves without a search in other
+    /// sequences. It is 1 if no other sequence branches at this request.
     least_bytes: u64,
     stream: StreamId,
     /// The offset in the slab. `None` if the request is served outside the slab, because it
@@ -86,8 +86,8 @@ struct RequestRun {
 /// - A run begins at the end of the previous run. The size and stream of its first request are
 ///   unique among the children of its parent.
 /// - Let two requests on a path overlap in the slab, and let `i` be the later request. Then a
-///   request in [`before`](Self::before) of `i` overlaps with the earlier request. It is the
-///   earlier request itself, or lies between the two requests on the path.
+///   request in [`before`](Self::before) of `i` overlaps with the earlier request. The request in
+///   `before` is the earlier request itself, or lies between the two requests on the path.
 ///
 /// The memory of each request is handed out only while all requests in its `before` are idle. Under
 /// this condition, if all requests in `before` of `i` are idle, every request that overlaps with
@@ -337,8 +337,8 @@ mod tests {
     use super::*;
     use crate::cache::record::{AllocationRecord, RecordedAllocation};
 
-    /// The requests of a sequence. Each request has a size in units and a lifetime in steps; `None`
-    /// if it outlives the entry.
+    /// The requests of a sequence. Each request has a size in units and a lifetime in steps. If the
+    /// request outlives the entry, the lifetime is `None`.
     type Requests = Vec<(u64, Option<usize>)>;
 
     fn sequence(requests: &[(u64, Option<usize>)]) -> Sequence {
@@ -367,7 +367,8 @@ mod tests {
     }
 
     /// Returns sequences with common prefixes. Each further sequence begins with a prefix of the
-    /// first sequence, with other lifetimes, and continues differently.
+    /// first sequence, but with other lifetimes. After the prefix, its requests are independent of
+    /// the first sequence.
     fn sequences() -> impl Strategy<Value = Vec<Requests>> {
         let requests = |count| prop::collection::vec((1u64..20, steps()), 1..count);
         let others = (

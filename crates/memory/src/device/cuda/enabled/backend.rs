@@ -63,7 +63,7 @@ impl Backend for Cuda {
         }
         for (number, part) in (0..).zip(source.chunks(BUFFER_BYTES)) {
             let target = target.offset(number * BUFFER_BYTES as u64);
-            // SAFETY: by this function's contract; the parts are contiguous in `target` and
+            // SAFETY: by this function's contract. The parts are contiguous in `target` and
             // `source`.
             unsafe { self.copy_in_part(stream, target, part) }?;
         }
@@ -88,7 +88,7 @@ impl Backend for Cuda {
         let mut outcome = Ok(());
         for (number, part) in target.chunks_mut(BUFFER_BYTES).enumerate() {
             let source = source.offset((number * BUFFER_BYTES) as u64);
-            // SAFETY: by this function's contract; the parts are contiguous in `source` and
+            // SAFETY: by this function's contract. The parts are contiguous in `source` and
             // `target`.
             let next = unsafe { self.copy_out_part(stream, source, part, number == last) };
             outcome = before.take().map_or(Ok(()), |part| self.receive(part));

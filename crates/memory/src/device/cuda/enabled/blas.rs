@@ -65,7 +65,7 @@ impl Cuda {
         // The lock is still held, because a handle accepts one call at a time.
         blas.context.make_current("matmul")?;
         for call in calls {
-            // SAFETY: by this function's contract; the handle is the stream's, and its context is
+            // SAFETY: by this function's contract. The handle is the stream's, and its context is
             // current.
             let outcome = unsafe { multiply(functions, handle, gemm, blas.tf32, &call) };
             outcome.map_err(|failure| blas.error("matmul", failure))?;
@@ -188,7 +188,8 @@ unsafe fn multiply(
     tf32: bool,
     call: &GemmCall,
 ) -> LibraryResult {
-    // The scalars of complex products have an imaginary part, which other types do not read.
+    // The scalars of complex products have an imaginary part. Products of real types do not read
+    // this part.
     let (one, zero) = ([1.0f32, 0.0], [0.0f32; 2]);
     let (wide_one, wide_zero) = ([1.0f64, 0.0], [0.0f64; 2]);
     let single = [(&raw const one).cast(), (&raw const zero).cast()];
@@ -213,7 +214,7 @@ unsafe fn multiply(
     });
     let [left, right, product] = call.addresses.map(|address| address.0 as *mut c_void);
     let [m, n, k] = call.lengths;
-    // SAFETY: by this function's contract; the scalars have the type of the sums.
+    // SAFETY: by this function's contract. The scalars have the type of the sums.
     unsafe {
         functions.gemm(
             handle.raw.0,

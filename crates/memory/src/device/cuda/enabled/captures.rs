@@ -1,14 +1,15 @@
 //! The captures in progress in a context, and the library calls that would invalidate the captures.
 //!
-//! A wait for a whole context invalidates each capture in the context. This holds in each capture
-//! mode, whichever thread or device captures. cuBLAS and cuSOLVER wait for the context when
-//! a handle is destroyed. cuFFT waits when it makes a plan for a length with a prime factor above
-//! 127. So captures and these calls exclude each other.
+//! A wait for a whole context invalidates each capture in the context. The capture mode does not
+//! matter, nor does the thread or device that captures. cuBLAS and cuSOLVER wait for the context
+//! when a handle is destroyed. cuFFT waits when it makes a plan for a length with a prime factor
+//! above 127. So this module makes captures and these calls exclude each other.
 //!
 //! `StreamTable::begin_capture` publishes a capture, and then waits for the earlier work of the
 //! stream. So no other thread submits more work during the wait. Another thread may still record an
-//! event behind the earlier work, which takes the lock of the stream's `progress`. The wait does
-//! not hold this lock, because the earlier work may be an exchange that needs the other thread.
+//! event behind the earlier work. To record it, the thread locks the stream's `progress`. The wait
+//! does not hold this lock, because the earlier work may be an exchange that needs the other
+//! thread.
 
 #![cfg_attr(
     not(feature = "fft"),
@@ -74,8 +75,8 @@ impl CaptureGate {
         }
     }
 
-    /// Makes a call that waits for the context: at once if no capture is in progress, else when the
-    /// last capture has ended.
+    /// Makes a call that waits for the context. If a capture is in progress, postpones the call
+    /// until the last capture has ended.
     pub(super) fn make_or_postpone(&self, call: impl FnOnce() + Send + 'static) {
         let mut captures = self.captures.lock();
         match captures.threads.is_empty() {

@@ -1,8 +1,8 @@
 //! The context of a device ordinal, shared by all [`Cuda`](super::Cuda) values of the ordinal.
 //!
-//! A device without data has a context over an imitated driver, whose functions do nothing.
-//! `SimulatedDriver` models the device's segments and pages. The driver is the lowest layer at
-//! which a GPU can be imitated. So all code above the driver is the code of a real GPU. No
+//! A device without data has a context over an imitated driver. The functions of this driver do
+//! nothing. `SimulatedDriver` models the device's segments and pages. The driver is the lowest
+//! layer at which a GPU can be imitated. So all code above the driver also runs with a real GPU. No
 //! operation needs a separate model of its memory use.
 
 use std::ffi::{c_int, c_uint};
@@ -36,14 +36,14 @@ impl<T> Clone for RawHandle<T> {
 
 impl<T> Copy for RawHandle<T> {}
 
-// SAFETY: the driver's handles are opaque values, which any thread may pass to the driver. The
+// SAFETY: the driver's handles are opaque values. Any thread may pass them to the driver. The
 // driver takes its own locks.
 unsafe impl<T> Send for RawHandle<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T> Sync for RawHandle<T> {}
 
-/// A primary context, retained until the process ends. Other libraries share the context. Its
-/// loaded kernels serve every later device of the ordinal.
+/// A primary context, retained until the process ends. Other libraries share the context. The
+/// kernels loaded in the context serve every later device of the ordinal.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) driver: &'static Driver,
@@ -128,7 +128,8 @@ impl Context {
             imitation: None,
             exported_streams: Mutex::default(),
         };
-        // This step is the last that can fail, because no later failure would release the context.
+        // This step is the last step that can fail, because a later failure would not release the
+        // context.
         // SAFETY: the field is writable, and the driver returned `device`.
         unsafe { driver.primary_context_retain(&mut context.raw.0, device) }
             .map_err(|failure| failure.error("retaining the device's primary context"))?;

@@ -1,9 +1,9 @@
 //! The driver's function table, looked up once.
 //!
 //! cudarc looks up each function at its first call, and panics if the function is missing. cudarc
-//! also converts results to a Rust enum, which may lack results of a newer driver. So this module
-//! has its own table, and a result is an integer. cudarc locates the library and declares the
-//! types.
+//! also converts results to a Rust enum. This enum may lack results of a newer driver. So this
+//! module has its own table, and a result is an integer. cudarc locates the library and declares
+//! the types.
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
@@ -132,7 +132,7 @@ functions! {
     launch_kernel = cuLaunchKernel(function: CUfunction, blocks_x: c_uint, blocks_y: c_uint, blocks_z: c_uint, threads_x: c_uint, threads_y: c_uint, threads_z: c_uint, shared_bytes: c_uint, stream: CUstream, arguments: *mut *mut c_void, extra: *mut *mut c_void);
 }
 
-/// The loaded driver; `None` until a driver is found. It is never unloaded.
+/// The loaded driver; `None` until a driver is found. A loaded driver is never unloaded.
 static LOADED: Mutex<Option<&'static Driver>> = Mutex::new(None);
 
 impl Driver {

@@ -18,8 +18,8 @@ pub(super) struct DriverError {
 }
 
 /// Errors after which the context is unusable. For most of these errors, the driver's documentation
-/// requires a new process or context. The other errors are the two uncorrectable hardware errors,
-/// after which memory contents are undefined.
+/// requires a new process or context. The exceptions are the two uncorrectable hardware errors.
+/// After these two errors, memory contents are undefined.
 const FATAL: [CUresult; 16] = [
     CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
     CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,

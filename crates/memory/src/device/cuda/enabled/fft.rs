@@ -26,8 +26,8 @@ const MOST_PLANS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Fft {
     context: Arc<Context>,
-    /// The cached plans. Invariant: ordered by last use, the most recent last; no plan occurs
-    /// twice.
+    /// The cached plans. Invariants: the plans are ordered by last use, the most recent last. No
+    /// plan occurs twice.
     plans: Mutex<Vec<CachedPlan>>,
 }
 
@@ -238,7 +238,7 @@ impl Drop for Fft {
     }
 }
 
-/// Destroys an unused plan; errors cannot be reported.
+/// Destroys an unused plan. Errors are ignored, because they cannot be reported.
 fn destroy(context: &Context, functions: &Functions, handle: PlanNumber) {
     context.discard(|_| {
         // SAFETY: the handle was made by `make`, and nothing else has it.

@@ -1,7 +1,7 @@
 //! Graphs: stream capture and launches.
 //!
-//! The driver captures in relaxed mode, which restricts no other thread or stream. So this module
-//! rejects work that would be wrong in a graph:
+//! The driver captures in relaxed mode. This mode restricts no other thread or stream. So this
+//! module rejects work that would be wrong in a graph:
 //!
 //! - work of the capturing thread on another stream,
 //! - work of another thread on the captured stream,
@@ -12,7 +12,8 @@
 //! operation of another thread on the block performs these steps too. Without a lock, the launch
 //! and the operation could miss each other's use. So the device has one [`LaunchLock`]. A lock in
 //! each block would slow every operation for a feature that few programs use. Nothing is allocated
-//! under the lock, because an allocation may call a pressure callback, which may launch a graph.
+//! under the lock. An allocation may call a pressure callback, and the callback may launch a graph.
+//! This launch would wait for the lock forever.
 
 use std::ops::Range;
 use std::ptr;
@@ -128,7 +129,8 @@ fn refused(why: &str) -> Error {
 ///
 /// While work on an array is submitted, the array is borrowed, so that no other thread writes to
 /// it. A graph borrows no array: it writes to addresses. This lock replaces the borrow. A thread
-/// that submits work on a graph's memory holds the lock shared; a launch holds it exclusively.
+/// that submits work on a graph's memory holds the lock in shared mode. A launch holds the lock in
+/// exclusive mode.
 #[derive(Debug, Default)]
 pub(super) struct LaunchLock {
     order: RwLock<()>,
@@ -199,7 +201,7 @@ pub struct Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        // SAFETY: nothing else has the handle; a launch in progress continues.
+        // SAFETY: nothing else has the handle. A launch in progress continues.
         self.context
             .discard(|driver| unsafe { driver.graph_exec_destroy(self.raw.0) });
     }
@@ -223,7 +225,7 @@ impl Cuda {
         begun.inspect_err(|_| self.streams.end_capture(stream))
     }
 
-    /// Ends the capture of [`begin_capture`](Self::begin_capture); returns the graph.
+    /// Ends the capture that [`begin_capture`](Self::begin_capture) began. Returns the graph.
     pub fn end_capture(&self, stream: StreamId) -> Result<Executable> {
         let submission = self.streams.submit_to(stream)?;
         let raw = submission.raw();

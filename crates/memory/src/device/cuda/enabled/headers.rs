@@ -84,7 +84,8 @@ pub mod cusolver {
 
     /// `CUSOLVER_EIG_MODE_NOVECTOR` and `CUSOLVER_EIG_MODE_VECTOR`.
     pub const EIGEN_MODES: [c_uint; 2] = [0, 1];
-    /// The job codes of `gesvd`: no vectors; as many vectors as singular values.
+    /// The job codes of `gesvd`: `N` for no vectors, and `S` for as many vectors as singular
+    /// values.
     pub const JOBS: [c_char; 2] = [b'N' as c_char, b'S' as c_char];
 
     pub const STATUSES: super::Statuses = &[

@@ -55,8 +55,9 @@ impl Kernels {
 
 impl Cuda {
     /// Returns the kernel of `key`. If the kernel is not cached, calls `source`, compiles the
-    /// source and loads the kernel. Threads that request one kernel compile it once, and do not
-    /// block other kernels. If a compilation fails, the next request compiles again.
+    /// source and loads the kernel. If several threads request one kernel, it is compiled once.
+    /// Requests for other kernels do not wait for this compilation. If a compilation fails, the
+    /// next request compiles again.
     pub fn kernel(&self, key: KernelKey, source: &dyn Fn() -> KernelSource) -> Result<Kernel> {
         let context = &*self.context;
         if context.is_imitated() {
@@ -119,7 +120,7 @@ impl Cuda {
 fn load(driver: &Driver, image: &[u8], name: &str) -> DriverResult<Kernel> {
     let name = CString::new(name).expect("the name of a kernel has no zero byte");
     let mut module: RawHandle<CUmod_st> = RawHandle(ptr::null_mut());
-    // SAFETY: `module` is writable; an image contains its length.
+    // SAFETY: `module` is writable. An image contains its length.
     unsafe { driver.module_load_data(&mut module.0, image.as_ptr().cast()) }?;
     let mut function = RawHandle(ptr::null_mut());
     // SAFETY: `function` is writable, the module was just loaded, and the name is zero-terminated.

@@ -145,8 +145,8 @@ impl Cuda {
     /// # Safety
     ///
     /// The arguments must match the kernel's parameters. The kernel must access only memory of this
-    /// device. Only work that is ordered with `stream` may write memory that the kernel reads, or
-    /// use memory that the kernel writes.
+    /// device. Work that is not ordered with `stream` must not write memory that the kernel reads.
+    /// It must not use memory that the kernel writes.
     pub unsafe fn launch(
         &self,
         stream: StreamId,
@@ -242,8 +242,8 @@ impl Cuda {
             .import(std::ptr::with_exposed_provenance_mut(raw))
     }
 
-    /// Records `error` for an exchange of the group `key` that is about to be aborted, so that its
-    /// target is not written. Calls that wait for the device return `error` until the group is
+    /// Records `error` for the group `key`. An exchange of the group is about to be aborted, and
+    /// its target is not written. Calls that wait for the device return `error` until the group is
     /// forgotten.
     pub fn fail_communication(&self, key: u64, error: Error) {
         self.aborted.lock().push((key, error));

@@ -78,7 +78,7 @@ impl Cuda {
             self.streams
                 .run(stream, "reserving memory from a pool", |driver, raw| {
                     let mut address = 0;
-                    // SAFETY: `address` is writable; pool and stream belong to this context and
+                    // SAFETY: `address` is writable. Pool and stream belong to this context and
                     // live.
                     let outcome = unsafe {
                         driver.mem_alloc_from_pool_async(&mut address, length, pool.raw.0, raw)
@@ -129,7 +129,7 @@ impl Drop for OrderedPool {
         if self.raw.0.is_null() {
             return;
         }
-        // SAFETY: nothing else has the handle; the driver keeps memory that is not released yet.
+        // SAFETY: nothing else has the handle. The driver keeps memory that is not released yet.
         self.context
             .discard(|driver| unsafe { driver.mem_pool_destroy(self.raw.0) });
     }

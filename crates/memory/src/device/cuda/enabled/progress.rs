@@ -76,7 +76,7 @@ pub(super) fn is_done(driver: &Driver, event: RawHandle<CUevent_st>) -> DriverRe
 pub(super) fn new_event(driver: &Driver) -> DriverResult<RawHandle<CUevent_st>> {
     let mut event = RawHandle(ptr::null_mut());
     let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-    // SAFETY: `event` is writable; the caller has made the context current.
+    // SAFETY: `event` is writable. The caller has made the context current.
     unsafe { driver.event_create(&mut event.0, flags) }?;
     Ok(event)
 }

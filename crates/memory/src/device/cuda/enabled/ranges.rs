@@ -96,7 +96,7 @@ impl HandleDriver for DriverHandles {
 
     unsafe fn allow_access(&self, address: DevicePtr, bytes: u64) -> Result<bool> {
         let access = access(&self.context);
-        // SAFETY: by this function's contract; the count of descriptions is 1.
+        // SAFETY: by this function's contract. The count of descriptions is 1.
         let allowed = self.commit(|driver| unsafe {
             driver.mem_set_access(address.0, bytes as usize, &access, 1)
         });

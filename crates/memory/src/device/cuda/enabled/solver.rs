@@ -39,7 +39,7 @@ impl Cuda {
         let submission = self.streams.submit_to(stream)?;
         let solver = &self.solver;
         solver.with_handle(stream, submission.raw(), |functions, handle| {
-            // SAFETY: `length` is writable; the library reads only the lengths of the call.
+            // SAFETY: `length` is writable. The library reads only the lengths of the call.
             unsafe { functions.workspace_length(handle, call, &mut length) }
         })?;
         Ok(usize::try_from(length).unwrap_or(0))

@@ -26,8 +26,9 @@ const MIN_ROOM_BYTES: usize = 4 << 10;
 
 /// A buffer of page-locked memory.
 ///
-/// Invariant: a stream that may still use the first `used` bytes is in `users`, or an event in
-/// `events` covers its use. No stream uses the bytes after `used`.
+/// Invariant: `users` or `events` covers each stream that may still use the first `used` bytes. The
+/// stream is in `users`, or an event in `events` is behind its use. No stream uses the bytes after
+/// `used`.
 #[derive(Debug)]
 pub(super) struct StagingBuffer {
     memory: RawHandle<u8>,

@@ -30,7 +30,7 @@ impl Cuda {
     ) -> Result<()> {
         let length = source.len();
         let Some(mut buffer) = self.staging.take(&self.streams, length)? else {
-            // SAFETY: `target` points to as many bytes by this function's contract; the stream is
+            // SAFETY: `target` points to as many bytes by this function's contract. The stream is
             // done with `source` before this returns.
             return self
                 .streams
@@ -73,7 +73,7 @@ impl Cuda {
             self.streams
                 .run(stream, "copying from the device", |driver, raw| {
                     let pointer = target.as_mut_ptr().cast();
-                    // SAFETY: `source` points to as many bytes by this function's contract; the
+                    // SAFETY: `source` points to as many bytes by this function's contract. The
                     // stream is done with `target` before this returns.
                     unsafe {
                         driver.copy_to_host(pointer, source.0, length, raw)?;

@@ -58,8 +58,8 @@ struct SharedCommunicator {
     size: usize,
     /// The maximum duration of a call.
     timeout: Duration,
-    /// The lock of a call, held until the call is no longer in progress. Meanwhile, NCCL accepts no
-    /// other call.
+    /// The lock of a call, held until the call is no longer in progress. While a call is in
+    /// progress, NCCL accepts no other call.
     calls: Mutex<()>,
     /// The state of the communicator. The lock is held for one NCCL function at a time, so that an
     /// abort can run between two polls.
@@ -126,9 +126,9 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The addresses must point to memory of this device that is as long as the call requires. Only
-    /// work that is ordered with `stream` may write memory that the call reads, or use memory that
-    /// the call writes.
+    /// The addresses must point to memory of this device that is as long as the call requires. Work
+    /// that is not ordered with `stream` must not write memory that the call reads. It must not use
+    /// memory that the call writes.
     pub unsafe fn communicate(
         &self,
         communicator: &Communicator,
@@ -206,12 +206,13 @@ impl Communicator {
         let made: &'static mut RawHandle<c_void> = Box::leak(Box::new(RawHandle(ptr::null_mut())));
         let place: *mut RawHandle<c_void> = made;
         shared.call(attempting, |functions, handle| {
-            // SAFETY: `place` points to memory for a handle, which is never freed while the library
-            // may write to it. The configuration is writable.
+            // SAFETY: `place` points to memory for a handle. This memory is never freed while the
+            // library may write to it. The configuration is writable.
             unsafe { functions.split(handle, color_number, key, place.cast(), &mut config()) }
         })?;
         shared.settle(attempting)?;
-        // SAFETY: `place` was leaked above. The call is over, so nothing else writes to it.
+        // SAFETY: `place` was leaked above. The call has completed, so the library no longer writes
+        // to this memory.
         let handle = unsafe { Box::from_raw(place) }.0;
         if color.is_none() || handle.is_null() {
             return Ok(None);
@@ -280,7 +281,7 @@ impl Communicator {
         };
         // A failure does not end the communicator: no peer waits for this call.
         let outcome = shared.with_handle(attempting, |functions, raw| {
-            // SAFETY: `handle` is writable; the library checks the range.
+            // SAFETY: `handle` is writable. The library checks the range.
             unsafe { functions.register(raw, address.0 as Opaque, length, &mut handle.0) }
         })?;
         outcome.map_err(|failure| error(&shared.to_string(), attempting, failure))?;
@@ -292,7 +293,8 @@ impl Communicator {
 }
 
 impl SharedCommunicator {
-    /// Calls the library under the lock of the state, so that no other thread aborts meanwhile.
+    /// Calls the library under the lock of the state, so that no other thread aborts the
+    /// communicator during the call.
     fn with_handle<T>(
         &self,
         attempting: &str,
@@ -340,8 +342,8 @@ impl SharedCommunicator {
         Err(Error::new(ErrorKind::Driver, text))
     }
 
-    /// Returns the status of the communicator. The outer result is an error if the communicator has
-    /// ended.
+    /// Returns the status of the communicator. If the communicator has ended, the outer result is
+    /// an error.
     fn status(&self, attempting: &str) -> Result<LibraryResult> {
         self.with_handle(attempting, |functions, handle| {
             let mut status: c_uint = 0;

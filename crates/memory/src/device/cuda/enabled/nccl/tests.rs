@@ -1,4 +1,4 @@
-//! Tests with ranks as threads. A test is skipped if there are too few devices.
+//! Tests with ranks as threads. If there are too few devices, a test is skipped.
 
 use std::sync::Barrier;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The streams and events of a device. The layers above use ids; this module has the handles.
+//! The streams and events of a device. The layers above use ids. This module has the handles.
 
 mod timing;
 
@@ -154,7 +154,7 @@ impl StreamTable {
             .and_then(|number| self.made(number))
     }
 
-    /// Creates the stream of `number` if it has none. Returns `number`.
+    /// If `number` has no stream yet, creates the stream. Returns `number`.
     fn made(&self, number: StreamId) -> Result<StreamId> {
         if self.entries.get(number.0).is_none()
             && let Err(error) = self.make(number)
@@ -165,8 +165,8 @@ impl StreamTable {
         Ok(number)
     }
 
-    /// Returns a new id for a stream of foreign code, which the device never destroys. The id is
-    /// not reused.
+    /// Returns a new id for a stream of foreign code. The device never destroys this stream. The id
+    /// is not reused.
     pub(super) fn import(&self, raw: CUstream) -> Result<StreamId> {
         let number = self.ids.acquire_fresh()?;
         let entry = StreamEntry::new(RawHandle(raw), true, true);
@@ -247,7 +247,7 @@ impl StreamTable {
                 yield_now();
             }
             self.finish(entry)?;
-            // The flag is set only after the wait. During the wait, other threads may record events
+            // The flag is set only after the wait, because other threads may still record events
             // behind earlier work.
             entry.progress.lock().is_captured = true;
             Ok(())
@@ -356,7 +356,7 @@ impl StreamTable {
         Ok(())
     }
 
-    /// Destroys a stream and its events; errors cannot be reported.
+    /// Destroys a stream and its events. Errors are ignored, because they cannot be reported.
     fn destroy(&self, stream: &StreamEntry) {
         let progress = std::mem::take(&mut *stream.progress.lock());
         self.context.discard(|driver| {

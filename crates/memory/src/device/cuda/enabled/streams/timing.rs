@@ -25,7 +25,7 @@ pub(super) struct Timing {
     events: Vec<TimedEvent>,
     unused: Vec<TimeMark>,
     /// A mark that the device has passed, and its time on the host's clock. The times of all other
-    /// marks are measured from it.
+    /// marks are measured from this mark.
     base: Option<(TimeMark, Instant)>,
 }
 
@@ -39,7 +39,7 @@ impl Timing {
             return Ok(mark);
         }
         let mut event = RawHandle(ptr::null_mut());
-        // SAFETY: `event` is writable; the caller has made the context current.
+        // SAFETY: `event` is writable. The caller has made the context current.
         unsafe { driver.event_create(&mut event.0, CUevent_flags::CU_EVENT_DEFAULT as u32) }?;
         self.events.push(event);
         Ok(TimeMark(self.events.len() - 1))
@@ -55,8 +55,8 @@ impl Timing {
         Ok(f64::from(milliseconds) / 1e3)
     }
 
-    /// Returns the time at which the device passed a mark; `None` if the mark is not passed, or if
-    /// there is no base.
+    /// Returns the time at which the device passed a mark. If the mark is not passed, or if there
+    /// is no base, returns `None`.
     fn time_of(&self, driver: &Driver, mark: TimeMark) -> DriverResult<Option<Instant>> {
         let Some((base, base_time)) = self.base else {
             return Ok(None);
@@ -108,7 +108,7 @@ impl StreamTable {
         let event = self.timing.lock().event(mark).0;
         let stream = self.new_raw()?;
         let passed = self.context.run("marking a time", |driver| {
-            // SAFETY: event and stream are of this context; the stream is destroyed below.
+            // SAFETY: event and stream are of this context. The stream is destroyed below.
             unsafe {
                 driver.event_record(event, stream.0)?;
                 driver.event_synchronize(event)?;
@@ -190,7 +190,7 @@ impl StreamTable {
         self.timing.lock().unused.push(mark);
     }
 
-    /// Destroys the events; errors cannot be reported.
+    /// Destroys the events. Errors are ignored, because they cannot be reported.
     pub(super) fn destroy_timing(&self) {
         for event in std::mem::take(&mut *self.timing.lock()).events {
             // SAFETY: nothing else has the event.
