@@ -5,8 +5,8 @@
 //! ranks. The benchmark starts itself under `mpirun`. The processes of `mpirun` alternate between
 //! `MPI_Allreduce` and `Group::mpi`, with the same memory and the same MPI settings. A time is
 //! measured on the slowest rank, from a barrier until the array is readable. The table shows
-//! medians. For the two variants with MPI, it also shows the fastest tenth, which other programs
-//! disturb least.
+//! medians. For the two variants with MPI, the table also shows the 10 % quantile (*fastest
+//! tenth*). Other programs disturb short times least.
 
 use std::ffi::c_int;
 use std::process::Command;
@@ -96,7 +96,7 @@ fn under_mpi(size: usize) -> Vec<(usize, [f64; 2], [f64; 2])> {
     rows.collect()
 }
 
-/// Runs a rank of MPI, which measures `MPI_Allreduce` and `Group::mpi`.
+/// Runs a rank of MPI. The rank measures `MPI_Allreduce` and `Group::mpi`.
 fn take_part() -> Result<()> {
     let group = Group::mpi()?.checks(false);
     let device = Device::current();
@@ -151,7 +151,7 @@ fn slowest(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
     Ok(Duration::from_secs_f64(longest))
 }
 
-/// Sums the array in place with MPI itself.
+/// Sums the array in place with a direct call of `MPI_Allreduce`.
 fn sum_plainly(x: &mut Array<f32>) -> Result<()> {
     let memory = std::ptr::with_exposed_provenance_mut::<f32>(x.address() as usize);
     // SAFETY: the array is contiguous host memory with `x.len()` elements, and `x` is borrowed

@@ -1,5 +1,5 @@
-//! A training step of the digits with automatic gradients. It is timed alternately with a step
-//! whose gradients are written by hand.
+//! Times a training step on the digits data set, with automatic gradients. The step alternates with
+//! a step whose gradients are written by hand.
 //!
 //! `cargo bench --bench gradients`
 
@@ -76,7 +76,7 @@ fn compare(digits: &Digits, policy: Policy, units: usize, batch: usize) -> Resul
     Ok(())
 }
 
-/// Returns the mean step time of a turn, in microseconds.
+/// Returns the mean time of [`TURN`] steps, in microseconds.
 fn turn(step: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     for _ in 0..TURN {

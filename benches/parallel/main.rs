@@ -1,6 +1,6 @@
 //! Data-parallel training on ranks that are threads. From a recording of the first rank, the
-//! benchmark measures the share of the exchanges that overlaps the backward pass. It also measures
-//! the memory of a rank with and without sharded optimizer states.
+//! benchmark measures the fraction of the exchange time that overlaps the backward pass. It also
+//! measures the memory of a rank with and without sharded optimizer states.
 //!
 //! `cargo bench --bench parallel`
 

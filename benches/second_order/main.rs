@@ -21,7 +21,8 @@ struct Layer {
     bias: Array<f32>,
 }
 
-/// Returns deterministic numbers from −`bound` to `bound`. The script computes the same numbers.
+/// Returns deterministic numbers from −`bound` to `bound`. The script with JAX computes the same
+/// numbers.
 fn numbers(shape: [usize; 2], bound: f64) -> Result<Array<f32>> {
     let count = shape[0] * shape[1];
     let number = |index: usize| ((index as f64 * 0.7391 + 0.3).sin() * bound) as f32;
@@ -51,8 +52,8 @@ fn forward(layers: &[Layer], x: &Array<f32>) -> Result<Array<f32>> {
     Ok(x)
 }
 
-/// Returns the gradient penalty, the deviation of the slopes at `x` from 1 (Gulrajani et al.,
-/// "Improved Training of Wasserstein GANs", 2017).
+/// Returns the mean squared deviation of the gradient norms at `x` from 1. Source: Gulrajani et
+/// al., "Improved Training of Wasserstein GANs", 2017.
 fn penalty(critic: &[Layer], x: &Array<f32>) -> Result<Array<f32>> {
     let (_, slopes) = value_and_grad(x, |x| forward(critic, x)?.sum())?;
     (slopes.square().sum_axis(1)?.sqrt() - 1.0).square().mean()

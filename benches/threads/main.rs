@@ -16,10 +16,10 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use cases::{Case, for_each};
 
-/// The minimum duration of a turn. Shorter operations are repeated.
+/// The minimum duration of a measurement. Shorter operations are repeated.
 const TURN: Duration = Duration::from_millis(2);
-/// The ratio above which two threads count as slower than one thread. Such rows are listed again at
-/// the end.
+/// The ratio above which two threads count as slower than one thread. Rows above this ratio are
+/// listed again at the end.
 const SLOWER: f64 = 1.03;
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {

@@ -1,6 +1,6 @@
-//! The loop: a step that allocates and drops temporaries (W5). It runs without a cache, on a pool
-//! alone, under each policy, and as a graph. Memory is unlimited, or limited to little more than
-//! the step needs.
+//! The loop: a step that allocates and drops temporaries (W5). The step runs without a cache, on a
+//! pool alone, under each policy, and as a graph. Memory is unlimited, or limited to little more
+//! than the step needs.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -216,7 +216,8 @@ impl<S: Step> Work for Runner<S> {
     }
 }
 
-/// Returns a runner of `sin(rand(n))`, which has two temporaries of `elements` `f32` elements.
+/// Returns a runner of `sin(rand(n))`. The expression has two temporaries of `elements` elements of
+/// `f32`.
 pub(crate) fn chain(
     settings: &Settings,
     course: Course,
@@ -301,7 +302,7 @@ impl Training {
         batch.clone()
     }
 
-    /// Returns the initial state, with which other programs also start.
+    /// Returns the initial state. Other programs also start from this state.
     fn beginning(&self) -> Outcome<Value> {
         let layers = [&self.model.hidden, &self.model.output];
         let weights = layers.map(|layer| layer.weights.value.to_vec());

@@ -19,8 +19,8 @@ const MIB: u64 = 1 << 20;
 pub(crate) struct Task {
     pub(crate) section: &'static str,
     pub(crate) name: String,
-    /// The bytes of a buffer, the maximum bytes of a random buffer, the elements of an array, or
-    /// the number of hidden units.
+    /// The bytes of a buffer, the maximum bytes of a random buffer, or the number of elements or
+    /// hidden units.
     pub(crate) size: u64,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Returns the task with the given name and size. Prepares it if necessary.
+    /// Returns the task with the given name and size. If the task is not prepared yet, prepares it.
     pub(crate) fn work(
         &mut self,
         settings: &Settings,
@@ -163,7 +163,7 @@ impl Prepared {
         }
     }
 
-    /// Returns the operands of `elements` elements, which all operations share.
+    /// Returns the operands of `elements` elements. All operations use these operands.
     fn operands(&mut self, elements: u64) -> Outcome<Rc<Operands>> {
         let side = elements.isqrt() as usize;
         if let Some(operands) = &self.operands

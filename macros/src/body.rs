@@ -13,8 +13,8 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Creates a body from tokens, which must not contain an await. A scope belongs to one thread,
-    /// but a suspended future may resume on another thread.
+    /// Creates a body from tokens. The tokens must not contain an await. A scope belongs to one
+    /// thread, but a suspended future may resume on another thread.
     pub(crate) fn new(span: Span, tokens: TokenStream) -> Result<Body> {
         awaits::reject(tokens.clone())?;
         Ok(Body { span, tokens })
@@ -40,8 +40,8 @@ impl Body {
     }
 }
 
-/// Returns the next token if it is a braced group. A fragment of an outer macro (`$body:block`)
-/// wraps the group in invisible groups, which are removed.
+/// Returns the next token if it is a braced group. If the group is a fragment of an outer macro
+/// (`$body:block`), invisible groups enclose it. These groups are removed.
 pub(crate) fn next_braces(input: ParseStream) -> Option<Group> {
     match input.fork().parse() {
         Ok(TokenTree::Group(group)) => visible(group).filter(is_braces),

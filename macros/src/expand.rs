@@ -86,7 +86,7 @@ fn enter_site(krate: &TokenStream, name: &LitStr, options: &[ScopeOption]) -> To
     quote_spanned! {Span::mixed_site()=> #krate::__private::enter_site(#site, #options) }
 }
 
-/// Generates the entry of a scope with a computed name, which is borrowed. The conversion to a
+/// Generates the entry of a scope with a computed name. The name is borrowed. The conversion to a
 /// string has the span of the name. So if the name does not convert, the compiler points at the
 /// name. The conversion begins with a bracket, because the crate's path belongs to another
 /// expansion. If the path were first, the error would point at the whole call.
@@ -116,8 +116,8 @@ pub(crate) fn core_at(krate: &TokenStream, span: Span) -> TokenStream {
     quote_spanned! {span=> #krate::__private::core }
 }
 
-/// Generates the options. The given fields precede the missing fields, and keep their source order,
-/// which is their evaluation order.
+/// Generates the options. The given fields precede the missing fields. They keep their source
+/// order, because it is their evaluation order.
 fn scope_options(krate: &TokenStream, options: &[ScopeOption]) -> TokenStream {
     let span = Span::mixed_site();
     let core = core_at(krate, span);

@@ -2,7 +2,7 @@
 //!
 //! Each input is `(path) tokens…`. `path` is the path of the crate `cachescope`, as resolved by the
 //! `macro_rules!` front end. The user's tokens follow it. With this path, and hygiene for local
-//! names, the expansion needs no imports. It also works if the crate is renamed.
+//! names, the expansion needs no imports. If the crate is renamed, the expansion still works.
 
 #![forbid(unsafe_code)]
 

@@ -38,7 +38,7 @@ pub(crate) fn peek(input: ParseStream) -> bool {
     input.peek(Ident) && input.peek2(Token![=]) && !longer
 }
 
-/// Parses the next option, whose key must differ from the keys of `earlier`. `value` parses an
+/// Parses the next option. Its key must differ from the keys of `earlier`. `value` parses an
 /// expression up to the comma.
 pub(crate) fn parse(
     input: ParseStream,

@@ -113,8 +113,7 @@ pub(crate) fn is_skipped(field: &Field) -> Result<bool> {
     Ok(skipped)
 }
 
-/// Returns the path of the crate, which is `cachescope` or the path in `#[parameters(crate =
-/// path)]`.
+/// Returns the path of the crate: `cachescope`, or the path in `#[parameters(crate = path)]`.
 pub(crate) fn krate(input: &DeriveInput) -> Result<Path> {
     let mut krate: Path = syn::parse_quote!(::cachescope);
     let problem = "unknown option of a structure, expected `#[parameters(crate = path)]`";

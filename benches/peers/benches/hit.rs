@@ -1,10 +1,10 @@
 //! Benchmark W4, the cache hit: a buffer is allocated and dropped in a scope whose cache has it
-//! idle. The time is compared with widely used allocators.
+//! idle. The time is compared with the times of widely used allocators.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench hit [-- ROUNDS]`
 //!
-//! The first row of each table is malloc and free of 256 bytes with mimalloc. It is the baseline of
-//! the other rows.
+//! The first row of each table is malloc and free of 256 bytes with mimalloc. The other rows are
+//! compared with this row.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -242,7 +242,7 @@ fn buffer(device: &Device) -> u64 {
     buffer.address()
 }
 
-/// Returns a function that runs `work`, and returns the CPU time of its thread.
+/// Wraps `work` in a function that returns the CPU time of the calling thread.
 fn alone(work: impl Fn(u64)) -> impl FnMut(u64) -> Duration {
     move |n| {
         let start = thread_time();

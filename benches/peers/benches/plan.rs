@@ -131,8 +131,8 @@ impl Input {
         }
     }
 
-    /// Returns the slab size of a greedy placement. It places each buffer at the lowest free
-    /// offset, in descending order of `most`.
+    /// Returns the slab size of a greedy plan. The buffers are placed in descending order of
+    /// `most`, each at the lowest free offset.
     fn greedy_slab(&self, most: impl Fn(&BufferInterval) -> u128) -> u64 {
         let mut order: Vec<&BufferInterval> = self.buffers.iter().collect();
         order.retain(|buffer| buffer.lower < buffer.upper && buffer.size_bytes > 0);

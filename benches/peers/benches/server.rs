@@ -9,7 +9,7 @@
 //! and a dropped block is pending on this stream.
 //!
 //! The rows *one lock* use the device's pool without a scope. Without a scope, each request and
-//! each drop acquires the pool's lock. The other allocators have no limit.
+//! each drop acquires the pool's lock. The allocators of other libraries have no limit.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const LONGEST: u64 = 4 << 20;
 /// The page size in bytes. A request touches one byte of each page.
 const PAGE_BYTES: usize = 4096;
 
-/// A memory block that is freed when it drops.
+/// A memory block whose drop frees it.
 trait Block {
     /// Touches all pages of the block, which has at least `bytes` bytes.
     fn touch(&self, bytes: u64);

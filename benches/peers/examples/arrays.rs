@@ -1,6 +1,7 @@
 //! Times this library's array operations, for a script that compares them with other libraries.
-//! Each input line is `NAME SIDE TIMES`: an operation or `copy`, the number of rows of its square
-//! matrices, and the number of runs. The output line is the total time of the runs in nanoseconds.
+//! Each input line is `NAME SIDE TIMES`. `NAME` is an operation or `copy`. `SIDE` is the number of
+//! rows of its square matrices, and `TIMES` is the number of runs. The output line is the total
+//! time of the runs in nanoseconds.
 //!
 //! ```text
 //! $ echo a+b 256 1000 | cargo run --release --manifest-path benches/peers/Cargo.toml --example arrays

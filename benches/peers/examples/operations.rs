@@ -1,7 +1,7 @@
 //! Times this library's operations on whole arrays, for a script that compares them with NumPy.
-//! Each input line is `NAME SIDE TIMES`: an operation, the number of rows of its square matrices,
-//! and the number of runs. The output line is the total time of the runs in nanoseconds. For the
-//! input line `names`, the output is the list of all names.
+//! Each input line is `NAME SIDE TIMES`. `NAME` is an operation. `SIDE` is the number of rows of
+//! its square matrices, and `TIMES` is the number of runs. The output line is the total time of the
+//! runs in nanoseconds. For the input line `names`, the output is the list of all names.
 //!
 //! ```text
 //! $ echo 'nonzero 256 10' | cargo run --release --manifest-path benches/peers/Cargo.toml --example operations
@@ -19,8 +19,8 @@ use candle_core::{Device, Tensor};
 
 type Run = Box<dyn FnMut() -> Result<()>>;
 
-/// A row of the table: the name of an operation, and a function that prepares it for matrices of a
-/// given side.
+/// A row of the table: the name of an operation, and the function that prepares it. The argument of
+/// the function is the number of rows of the square matrices.
 type Row = (&'static str, fn(usize) -> Result<Run>);
 
 /// Defines the table of operations. A row has operands, which are prepared in advance, and a timed

@@ -3,8 +3,9 @@
 //! scopes. `repeat bump 11008` and `repeat plan 11008` make 64 requests per entry under a policy.
 //! `repeat one-hit 11000` makes one request per entry.
 //!
-//! An empty scope is entered by a literal name (`repeat scope 11000`), by a computed name (`repeat
-//! computed 11000`), or by a handle (`repeat handle 11000`). A third argument selects its policy.
+//! `repeat scope 11000` enters an empty scope by a literal name. `repeat computed 11000` enters it
+//! by a computed name, and `repeat handle 11000` by a handle. A third argument selects the policy
+//! of the empty scope.
 //!
 //! The difference between two runs that are 10,000 repetitions apart is the cost of 10,000
 //! repetitions:

@@ -1,4 +1,5 @@
-//! Benchmarks that compare `cachescope` with other libraries: the allocators, and their timing.
+//! Shared code of the benchmarks that compare `cachescope` with other libraries: allocators,
+//! programs and timing.
 
 pub mod arrays;
 pub mod line_up;

@@ -37,7 +37,7 @@ impl<'a> LineUp<'a> {
     }
 
     /// Adds an allocator. A first run of the program in an empty region determines the spread. The
-    /// timed runs repeat the program in the same region, like a training loop.
+    /// timed runs repeat the program in this region, like a training loop.
     pub fn add<P: Placer + 'a>(&mut self, name: &str, mut placer: P) {
         let program = self.program;
         let mut blocks = Blocks::default();

@@ -139,8 +139,8 @@ pub struct Buffers(pub cachescope::Device);
 impl Pair for Buffers {
     type Block = cachescope::Buffer;
 
-    // The function is always inlined. Otherwise, returning the buffer through memory would add 7
-    // ns, which must not be measured.
+    // The function is always inlined. Otherwise, the buffer would be returned through memory, and
+    // the measured time would be 7 ns longer.
 
     #[inline(always)]
     fn allocate(&mut self, bytes: usize) -> cachescope::Buffer {

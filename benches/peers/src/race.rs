@@ -17,7 +17,7 @@ struct Contestant<'a> {
     nanos: Vec<f64>,
 }
 
-/// A comparison of contestants with the same task.
+/// A comparison of the times of several implementations of one task.
 pub struct Race<'a> {
     batch: Duration,
     contestants: Vec<Contestant<'a>>,
@@ -85,8 +85,8 @@ impl<'a> Race<'a> {
 }
 
 impl Contestant<'_> {
-    /// Determines the number of executions per batch. It repeats the measurement, because the first
-    /// runs also warm up.
+    /// Determines the number of executions per batch. A batch must be long enough twice in
+    /// succession, because the first runs also warm up.
     fn calibrate(&mut self, least: Duration) {
         (self.run)(1);
         let mut filled = 0;
@@ -129,8 +129,8 @@ pub fn thread_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Pins the calling thread to its allowed processor with index `index`. Does nothing if fewer
-/// processors are allowed.
+/// Pins the calling thread to its allowed processor with index `index`. If `index` is not below the
+/// number of allowed processors, does nothing.
 pub fn pin_thread(index: usize) {
     // SAFETY: a `cpu_set_t` is a bit set, and all zeros is the empty set.
     let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -153,7 +153,8 @@ pub fn pin_thread(index: usize) {
     }
 }
 
-/// Returns the median, which is the mean of the two middle values if the number of values is even.
+/// Returns the median. If the number of values is even, the median is the mean of the two middle
+/// values.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

@@ -401,8 +401,8 @@ fn gradients_of(tape: &mut Tape, weights: &mut [Weight; 2], inputs: &[Tensor]) {
     }
 }
 
-/// Appends a gradient of a weight. The first micro-batch initialises the sum; later micro-batches
-/// add to it.
+/// Appends a gradient of a weight. The first micro-batch initialises the sum. Later micro-batches
+/// add to this sum.
 fn gradient_of(tape: &mut Tape, weight: &mut Weight, inputs: &[Tensor]) {
     let gradient = tape.product(inputs, weight.elements * HALF);
     match weight.sum {

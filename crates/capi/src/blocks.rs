@@ -99,7 +99,7 @@ fn small_layout(bytes: usize) -> Layout {
     unsafe { Layout::from_size_align_unchecked(bytes, SYSTEM_ALIGNMENT) }
 }
 
-/// Allocates a block with the C library. Returns null if it is out of memory.
+/// Allocates a block with the C library. If the C library is out of memory, returns null.
 #[inline]
 fn allocate_small(bytes: usize, zeroed: bool) -> *mut u8 {
     let layout = small_layout(bytes);
@@ -218,9 +218,9 @@ pub(crate) fn calloc(cache: *mut c_void, count: usize, each: usize) -> *mut c_vo
     pointer(zeroed).cast()
 }
 
-/// Sets all bytes of a newly allocated block to 0. Most pages of the block are new to the process.
-/// So whole pages are replaced by the kernel's zero pages, which cost nothing until they are
-/// written.
+/// Sets all bytes of a newly allocated block to 0. Most pages of the block are new to the process,
+/// and writing zeros would make the kernel allocate them. Therefore whole pages are replaced by the
+/// kernel's zero pages. A zero page costs nothing until it is written.
 ///
 /// # Safety
 ///

@@ -36,7 +36,8 @@ extern "C" fn register() {
             child: extern "C" fn(),
         ) -> std::ffi::c_int;
     }
-    // If the registration is out of memory, a fork while other threads use the library may hang.
+    // If the registration fails for lack of memory, a fork while other threads use the library may
+    // hang.
     let _ = pthread_atfork(hold, release, release_in_child);
 }
 

@@ -11,8 +11,8 @@ use crate::failure::ExitFailure;
 use crate::output::{print, print_json};
 use crate::view::{Selection, read};
 
-/// Compares two recorded programs line by line: live bytes at the peak, live bytes at the end, and
-/// allocations.
+/// Compares two recorded programs by source line: live bytes at the peak, live bytes at the end,
+/// and allocations.
 ///
 /// Accepts the same files as `view`. Omits lines without a change. The lines with the largest
 /// growth at the peak are first.

@@ -21,8 +21,8 @@ use crate::snapshot;
 /// Packs buffers with known lifetimes into the smallest possible slab.
 ///
 /// Prints the number of buffers, the maximum load, the slab, their ratio, and the seconds taken.
-/// The maximum load is the peak of the live bytes, which is a lower bound on the slab. Exits with 1
-/// if no plan fits the capacity, or if the search found none in time.
+/// The maximum load is the peak of the live bytes, and a lower bound on the slab. Exits with 1 if
+/// no plan fits the capacity, or if the search found none in time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArguments {
     /// Lifetimes in MiniMalloc's format (id,lower,upper,size, and alignment and gaps if present) or

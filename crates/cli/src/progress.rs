@@ -45,7 +45,7 @@ impl Progress {
     pub(crate) fn advance(&mut self, amount: u64) {
         if self.appears_at.is_some_and(|then| then < Instant::now()) {
             self.appears_at = None;
-            // Draws only if standard error is a terminal.
+            // If standard error is not a terminal, draws nothing.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.inc(amount);

@@ -26,10 +26,9 @@ const INPUT_BYTES: usize = 1 << 16;
 /// Replays a recorded program through the pools, and prints the memory that they need. Each pool
 /// has one growable address range.
 ///
-/// Prints one row per pool: events, nanoseconds per event, peak live bytes, highest end of a block,
-/// their ratio, and failed allocations. Frees of failed allocations are skipped. A snapshot of
-/// PyTorch is replayed device by device. If it has the bytes that PyTorch reserved, they are
-/// printed too.
+/// Prints one row per pool: events, nanoseconds per event, peak live bytes, highest block end,
+/// their ratio, failed allocations. Frees of failed allocations are skipped. A snapshot of PyTorch
+/// is replayed device by device. If it has the bytes that PyTorch reserved, they are printed too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArguments {
     /// A log of RMM (Thread,Time,Action,Pointer,Size,Stream), lifetimes in MiniMalloc's format

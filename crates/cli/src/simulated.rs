@@ -17,7 +17,7 @@ pub(crate) fn parse(name: &str) -> Result<DriverCosts, String> {
 pub(crate) struct DeviceRuns(Vec<(PoolKind, DeviceReplay)>);
 
 impl DeviceRuns {
-    /// Creates the pools. Creates none if `costs` is `None`.
+    /// Creates the pools. If `costs` is `None`, creates no pools.
     pub(crate) fn new(
         pools: &[PoolKind],
         costs: Option<&DriverCosts>,

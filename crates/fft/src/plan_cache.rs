@@ -11,8 +11,8 @@ pub const MOST: usize = 64;
 /// a row of its length.
 pub const MOST_NUMBERS: usize = 1 << 23;
 
-/// The number of most recent plans that stay cached even if they exceed [`MOST_NUMBERS`]: a
-/// transform and its inverse.
+/// The number of most recent plans that are never dropped, even above [`MOST_NUMBERS`]. A transform
+/// and its inverse need two plans.
 const LEAST: usize = 2;
 
 /// Recently used plans of one kind, with the most recently used plan at the end. All keys are
@@ -47,7 +47,7 @@ impl<P: ?Sized> PlanCache<P> {
         if let Some(found) = self.find(key) {
             return Ok(found);
         }
-        // Two threads may make the same plan at the same time. Neither of them waits for the other.
+        // Two threads that need one plan may both make it. Neither thread waits for the other.
         check_memory::<T>(key.0)?;
         let made = make();
         Ok(self.insert(key, made))

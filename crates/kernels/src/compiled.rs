@@ -7,8 +7,8 @@ pub const COMPILED_TYPES: usize = 2;
 /// Returns a reference to the entry for `$T` of `$table`, which has
 /// [`COMPILED_TYPES`](compiled::COMPILED_TYPES) entries. If `$table` has no entry for `$T`, returns
 /// a reference to `$own`. The loops of `$own` are compiled in the crate that uses them. A table is
-/// a static: a constant with a function's address would make the compiler compile the function
-/// wherever the constant is used.
+/// a static, not a constant. If a constant contains the address of a function, the function is
+/// compiled wherever the constant is used.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! compiled_or {

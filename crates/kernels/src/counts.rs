@@ -16,7 +16,7 @@ const TABLES: usize = 4;
 const MANY: usize = 1 << 12;
 
 /// Loops over the integers of one type. In each loop, the walk determines the addresses of the
-/// integers, which must be of this type, and readable.
+/// integers. The integers must be readable, and of this type.
 #[derive(Debug)]
 pub struct IntegerLoops {
     /// The type of the integers.
@@ -37,8 +37,8 @@ pub struct BinLoops {
     pub round: fn(f64) -> f64,
     /// Adds the number of elements between each two adjacent edges to the first table of counts
     /// (see [`tables_length`]). There is one edge more than counts, and no element is beyond the
-    /// edges. The walk determines the addresses of the elements, which must be of this type, and
-    /// readable.
+    /// edges. The walk determines the addresses of the elements. The elements must be readable, and
+    /// of this type.
     pub count: unsafe fn(*const u8, &Walk<1>, &mut [i64], &[f64]),
 }
 
@@ -74,8 +74,8 @@ impl BinLoops {
     }
 }
 
-/// Returns the length of the list of zeros that a loop needs for `length` counts: one or more
-/// tables of counts. The loop adds all tables to the first one.
+/// Returns the length of the list of zeros that a loop needs for `length` counts. The list consists
+/// of one or more tables of counts. The loop adds all tables to the first one.
 pub fn tables_length(length: usize) -> usize {
     if length < MANY {
         length * TABLES
@@ -134,7 +134,7 @@ fn bin_among<T: Float>(edges: &[f64]) -> impl Fn(T) -> usize {
     }
 }
 
-/// Counts the elements of each `place` below `length`, in the first table. If the place of an
+/// Adds the number of elements with each value of `place` to the first table. If `place` of an
 /// element is not below `length`, returns the element.
 ///
 /// # Safety
@@ -219,7 +219,7 @@ fn tally_row<T: AnyElement, const COUNT: usize>(
 ///
 /// # Safety
 ///
-/// These elements must be readable, and of `T`.
+/// The returned elements must be readable, and of `T`.
 #[inline(always)]
 unsafe fn row<T: AnyElement>(
     elements: *const T::Raw,
@@ -248,8 +248,8 @@ unsafe fn first_outside<T: Integer>(
     let outside = runs.find_map(|([first], count)| {
         // SAFETY: by this function's contract, the walk has these integers.
         let row = |stride| unsafe { row::<T>(integers, first, stride, count) };
-        // First checks all integers of the row without a branch, which is much faster if all are
-        // inside.
+        // First checks all integers of the row without a branch. If all are inside, the slower
+        // search for an integer outside is unnecessary.
         let are_inside = match stride {
             1 => vectorised(AllInside(row(1), &range), &mut ()),
             _ => AllInside(row(stride), &range).check(),

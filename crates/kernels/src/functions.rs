@@ -46,8 +46,8 @@
 //!   nearest to the exact result.
 //!
 //! Operators, `cast` and `select` are declared in `src/ops/expression/elementwise/` and in
-//! `elementwise/` of this crate. The signatures of `cast` and `select` differ from those that a row
-//! declares.
+//! `elementwise/` of this crate. The signatures of `cast` and `select` differ from the signatures
+//! that a row declares.
 
 #[doc(hidden)]
 #[macro_export]
@@ -80,8 +80,8 @@ macro_rules! functions {
             example: f32 [1.5, -2.0] => [0.0, 0.0];
         }
 
-        /// Returns the complex conjugate of each element, whose imaginary part is negated. A real
-        /// number is unchanged.
+        /// Returns the complex conjugate of each element: negates the imaginary part. A real number
+        /// is unchanged.
         conj Conj(x) number {
             host: x.conjugate(); cuda: "cs_conj(a)";
             example: f32 [1.5, -2.0] => [1.5, -2.0];
@@ -257,7 +257,7 @@ macro_rules! functions {
             exact: 1.0 / x.sqrt(); ulps: f32 1.5, cuda 2.5;
         }
 
-        /// Returns the cube root of each element, which has the element's sign.
+        /// Returns the cube root of each element. The cube root has the element's sign.
         cbrt Cbrt(x) float {
             host: power::cbrt_f32(pass, x), power::cbrt_f64(pass, x); cuda: "cbrt(a)";
             example: f32 [27.0, -0.125] => [3.0, -0.5];
@@ -414,8 +414,8 @@ macro_rules! functions {
             exact: if x.abs() < 1e-5 { x * (1.0 - x * x / 6.0) } else { x.asinh() }; ulps: f32 0.51, cuda 3.5;
         }
 
-        /// Returns the number, not below 0, whose hyperbolic cosine is each element. Below 1, the
-        /// result is NaN.
+        /// Returns the inverse hyperbolic cosine of each element, a number not below 0. For
+        /// elements below 1, the result is NaN.
         acosh Acosh(x) float {
             host: hyperbolic::acosh_f32(pass, x), hyperbolic::acosh_f64(pass, x); cuda: "acosh(a)";
             example: f32 [1.0, f32::INFINITY] => [0.0, f32::INFINITY];
@@ -474,8 +474,8 @@ macro_rules! functions {
             host: exp::sigmoid_f32(pass, x), exp::sigmoid_f64(pass, x); cuda: "cs_sigmoid(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [0.5, 0.0];
             exact: (if x < 0.0 { x.exp() } else { 1.0 }) / (1.0 + (-x.abs()).exp());
-            // On CUDA, the function is computed with `exp`. A product may double the error of its
-            // factor in the last place.
+            // On CUDA, the function is computed with `exp`. A product may double the error of a
+            // factor, in units in the last place.
             ulps: f32 2.7, f64 3.0 up to 750.0, cuda 6.0;
         }
 

@@ -127,8 +127,8 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Plain<A> {
         convert(self.0)
     }
 
-    /// Sums each block separately. Only one addition in a block depends on the previous block, so
-    /// the processor overlaps the other additions of several blocks.
+    /// Sums each block separately. In a block, only one addition depends on the previous block.
+    /// Therefore the processor overlaps the other additions of several blocks.
     #[inline(always)]
     fn scan(mut self, values: &[T], out: &mut [MaybeUninit<T::Total>]) -> Self {
         let (blocks, rest) = values.as_chunks::<BLOCK>();

@@ -1,5 +1,5 @@
-//! Softmax and its logarithm. A loop writes an expression to the output, lane by lane. It
-//! normalizes each lane in place while the lane is in the cache.
+//! Softmax and its logarithm. A loop writes the values of an expression to the output, lane by
+//! lane. It normalizes each lane in place while the lane is in the cache.
 
 use std::any::TypeId;
 use std::mem::MaybeUninit;
@@ -20,7 +20,8 @@ use crate::{AnyElement, DType, Float};
 /// then added to a total in `f64`.
 const BLOCK: usize = 1024;
 
-/// The number of rows in a [block](BLOCK) of adjacent lanes, whose elements are not contiguous.
+/// The number of rows in a [block](BLOCK) of adjacent lanes. The elements of these lanes are not
+/// contiguous.
 const BLOCK_ROWS: usize = 32;
 
 /// The loops of softmax and of log-softmax that are compiled with the library, by type.
@@ -127,8 +128,8 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, T, LOG> {
         unsafe { written(self.output.part(range)) }
     }
 
-    /// Normalizes the lanes of one job side by side: processes one element of each lane, and then
-    /// the next element of each lane.
+    /// Normalizes the lanes of one job side by side: processes one element of each lane, then the
+    /// next element of each lane.
     #[inline(always)]
     fn side_by_side<const FMA: bool>(&mut self, job: &Job) {
         let (length, width) = (self.lanes.length, job.width);

@@ -3,8 +3,8 @@
 //! The library is compiled for the baseline of its architecture. A loop that is dispatched here is
 //! compiled a second time, for AVX2, FMA and F16C. If the processor supports these features, the
 //! second version runs. [Some](Loop::WIDE) loops are compiled a third time, for AVX-512. The loop
-//! is plain code over single elements, which the compiler vectorises. All code of the loop must be
-//! inlined. A function or closure that is not inlined is compiled only for the baseline.
+//! is plain code over single elements. The compiler vectorises this code. All code of the loop must
+//! be inlined. A function or closure that is not inlined is compiled only for the baseline.
 //!
 //! The packet types of a SIMD crate are not used. They would be in the signature of every function,
 //! including users' functions, and have a fixed width. Instead, plain code requires a rule: the

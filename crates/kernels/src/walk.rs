@@ -12,8 +12,8 @@ const AXES: usize = MAX_RANK + 1;
 /// strides permit it. An *offset* is the position of an element in an operand's memory, in
 /// elements.
 ///
-/// Invariants: The first `ndim` axes are in use, and `ndim` is at least 1. An offset may overflow
-/// only if the walk has no elements.
+/// Invariants: The first `ndim` axes are in use, and `ndim` is at least 1. If the walk has
+/// elements, no offset overflows.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk<const K: usize> {
     dims: [usize; AXES],

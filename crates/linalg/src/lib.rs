@@ -92,8 +92,8 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
     /// Returns the errors of [`solve`](Self::solve).
     fn invert(columns: &mut [Self], inverse: &mut [Self], n: usize, threads: usize) -> Outcome;
 
-    /// Returns the determinant of a square matrix of `n` rows. If `n` is 0, returns 1. No
-    /// intermediate value overflows unless the result overflows. `columns` are the columns of the
+    /// Returns the determinant of a square matrix of `n` rows. If `n` is 0, returns 1. If the
+    /// result does not overflow, no intermediate value overflows. `columns` are the columns of the
     /// matrix, and are overwritten.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
     fn cholesky(columns: &mut [Self], lower: &mut [Self], n: usize, threads: usize) -> Outcome;
 
     /// Writes the rows of the factors `q` and `r` of a matrix of shape `[m, n]`, by Householder
-    /// reflections. `q` has the shape `[m, k]` and `r` the shape `[k, n]`, where `k` is the smaller
+    /// reflections. `q` has the shape `[m, k]`, and `r` has the shape `[k, n]`. `k` is the smaller
     /// of `m` and `n`. `columns` are the columns of the matrix, and are overwritten.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! The product of pivots without intermediate overflow.
 
-/// Returns the product of `factors`, negated if `swaps` is odd. No intermediate value overflows or
-/// underflows unless the result does. Factors after a zero are ignored, because the factorization
-/// divided them by this zero.
+/// Returns the product of `factors`, negated if `swaps` is odd. If the result neither overflows nor
+/// underflows, no intermediate value does. Factors after a zero are ignored, because the
+/// factorization divided them by this zero.
 pub fn product(swaps: usize, factors: impl Iterator<Item = f64>) -> f64 {
     let (mut product, mut exponent) = (if swaps.is_multiple_of(2) { 1.0 } else { -1.0 }, 0_i64);
     for factor in factors {
@@ -34,7 +34,8 @@ fn split(value: f64) -> (f64, i64) {
     (fraction, exponent - lifted)
 }
 
-/// Returns `fraction * 2^exponent`. No intermediate product overflows unless the result does.
+/// Returns `fraction * 2^exponent`. If the result does not overflow, no intermediate product
+/// overflows.
 fn scaled(fraction: f64, exponent: i64) -> f64 {
     // Beyond these bounds, the result is infinite or zero.
     let exponent = exponent.clamp(-2200, 2200) as i32;

@@ -32,8 +32,9 @@ pub(crate) fn parallel(threads: usize) -> Par {
 /// The number of elements along each side of a tile.
 const TILE: usize = 16;
 
-/// Writes the rows of a matrix, whose columns are `columns` of `height` elements each. faer writes
-/// columns several times faster than rows, so the caller lets it write `columns`.
+/// Writes the rows of a matrix to `rows`. `columns` are the columns of the matrix, of `height`
+/// elements each. The caller lets faer write `columns`, because faer writes columns several times
+/// faster than rows.
 pub(crate) fn to_rows<T: Copy>(columns: &[T], rows: &mut [T], height: usize) {
     let width = rows.len() / height.max(1);
     for top in (0..height).step_by(TILE) {

@@ -125,8 +125,8 @@ impl Point {
 
 /// All points, ordered by their first allocation.
 ///
-/// Invariant: no two points have equal frames, because the viewer fails on equal frames. Two places
-/// have equal frames if they differ only in their columns.
+/// Invariant: no two points have equal frames, because the viewer fails on equal frames. If two
+/// places differ only in their columns, they have equal frames.
 #[derive(Debug, Default)]
 struct Points {
     points: Vec<Point>,

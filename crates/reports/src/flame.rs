@@ -1,8 +1,8 @@
 //! A flame graph of the live memory at the peak, as one self-contained SVG file.
 //!
 //! The layout is Brendan Gregg's (<https://www.brendangregg.com/flamegraphs.html>). The width of a
-//! frame is its share of the live bytes. Callees are above their caller. Siblings are sorted by
-//! name. The graph is static; the HTML page contains an interactive flame graph.
+//! frame is proportional to its live bytes. Callees are above their caller. Siblings are sorted by
+//! name. The graph is static. The HTML page contains an interactive flame graph.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -171,7 +171,7 @@ fn colour(name: &str) -> (u8, u8) {
     (200 + (hash % 56) as u8, 90 + (hash / 56 % 140) as u8)
 }
 
-/// Truncates a label to `fitting` characters. Returns no text if fewer than three characters fit.
+/// Truncates a label to `fitting` characters. If fewer than three characters fit, returns no text.
 fn cut(name: &str, fitting: usize) -> String {
     match name.chars().count() {
         count if count <= fitting => name.to_owned(),

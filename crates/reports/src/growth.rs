@@ -9,9 +9,9 @@ use crate::profile::{EventKind, Profile};
 
 /// The growth of a scope's memory on a thread.
 ///
-/// An entry counts only if its Enter and its Exit were recorded, and no entry of its scope contains
-/// it. Memory counts as growth only if it was allocated in a counted entry, on the thread of the
-/// entry. A block that replaces a freed block of an earlier entry is not growth.
+/// An entry counts if its Enter and its Exit were recorded, and no entry of its scope contains it.
+/// Only memory that was allocated in a counted entry, on the thread of the entry, counts as growth.
+/// A block that replaces a freed block of an earlier entry is not growth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeGrowth {
@@ -25,7 +25,8 @@ pub struct ScopeGrowth {
     /// second half of the entries counts, because the first half includes one-time allocations.
     pub left_bytes_per_entry: u64,
     /// The number of consecutive entries, up to the last entry, that raised the cache's live bytes.
-    /// An entry raises the live bytes if they are higher at its Exit than at the previous Exit.
+    /// If the live bytes are higher at an entry's Exit than at the previous Exit, the entry raises
+    /// them.
     pub rising_entries: u64,
     /// The lines that grow, in descending order of growth.
     pub sites: Vec<SiteGrowth>,

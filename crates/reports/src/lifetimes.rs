@@ -114,8 +114,8 @@ pub struct Peak {
     pub event: Option<usize>,
 }
 
-/// Returns the peak of the live bytes. A block from before the recording counts only if its free
-/// was recorded.
+/// Returns the peak of the live bytes. If a block precedes the recording and its free was not
+/// recorded, the block does not count.
 ///
 /// # Examples
 ///

@@ -55,8 +55,8 @@ impl SliceMark {
 #[derive(Debug, Default)]
 pub(crate) struct Nesting {
     pub(crate) slices: Vec<Slice>,
-    /// The marks in order of their events. Begins without an event are first. Inner slices end
-    /// before outer slices of the same event.
+    /// The marks in order of their events. Begins without an event are first. If several slices end
+    /// at one event, the marks of inner slices are first.
     pub(crate) marks: Vec<SliceMark>,
     /// For each event, the index of the innermost scope entry on its thread.
     pub(crate) entries: Vec<Option<usize>>,

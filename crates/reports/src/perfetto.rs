@@ -226,8 +226,9 @@ impl<W: Write> PerfettoTrace<'_, W> {
         Ok(())
     }
 
-    /// Writes the operations of an asynchronous device. They are asynchronous slices, because two
-    /// operations of a stream may overlap by the rounding error of the device's clock.
+    /// Writes the operations of an asynchronous device. The operations become asynchronous slices,
+    /// because all other slices must nest. Two operations of a stream may overlap by the rounding
+    /// error of the device's clock.
     fn kernels(&mut self) -> io::Result<()> {
         let kernels = (self.profile.events.iter()).filter(|event| event.kind == EventKind::Kernel);
         for (number, event) in kernels.enumerate() {

@@ -2,7 +2,7 @@
 
 /// The events of a device during a recording.
 ///
-/// Invariants: events are ordered by time; indices refer to the tables of the profile.
+/// Invariants: events are ordered by time, and indices refer to the tables of the profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// The name of the device: "host" or "cuda:0".
@@ -15,8 +15,8 @@ pub struct Profile {
     pub call_sites: Vec<CallSite>,
     /// The names of the scopes, by index.
     pub scopes: Vec<String>,
-    /// The backtraces, by index, each from the innermost frame outwards. The table is empty if
-    /// backtraces were not recorded.
+    /// The backtraces, by index, each from the innermost frame outwards. If backtraces were not
+    /// recorded, the table is empty.
     pub stacks: Vec<Vec<Frame>>,
     /// The memory that was reserved at the start of the recording.
     pub segments: Vec<Segment>,
@@ -167,8 +167,7 @@ pub enum EventKind {
     OperationBegin,
     /// The end of the operation that began last on this thread.
     OperationEnd,
-    /// An allocation in a recording of another allocator, which does not distinguish hits from
-    /// misses.
+    /// An allocation by another allocator, whose recordings do not distinguish hits from misses.
     Allocate,
     /// The completion of all uses of pending memory by other streams. `bytes`: the length of the
     /// memory, which may be an arena with many suballocations.

@@ -1,5 +1,5 @@
-//! A log of reservations in the format of RMM's `logging_resource_adaptor`, which
-//! `cachescope replay` reads.
+//! A log of reservations in the format of RMM's `logging_resource_adaptor`. `cachescope replay`
+//! reads this format.
 //!
 //! One reservation may be released in several steps. So addresses are divided wherever a
 //! reservation or a release begins or ends. Each part has its own rows. So each row of a free

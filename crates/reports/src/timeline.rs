@@ -37,7 +37,7 @@ impl LifetimeChange {
 }
 
 /// Returns the changes of all lifetimes, in order of their events. Changes at the start of the
-/// recording are first. At one event, lifetimes end before others begin.
+/// recording are first. If some lifetimes end and others begin at one event, the ends are first.
 pub(crate) fn changes(lifetimes: &[AllocationLifetime]) -> Vec<LifetimeChange> {
     let mut changes = Vec::with_capacity(2 * lifetimes.len());
     for (lifetime, own) in lifetimes.iter().enumerate() {

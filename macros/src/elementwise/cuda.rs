@@ -1,4 +1,5 @@
-//! Generates the C++ expression of a function, from which the CUDA backend generates kernels.
+//! Generates the C++ expression of a function. The CUDA backend generates kernels from this
+//! expression.
 //!
 //! A function becomes a lambda with typed arguments. A block with `let`s becomes a lambda that is
 //! called immediately. Locals are numbered, so shadowing and C++ keywords cause no conflicts. The
@@ -23,7 +24,7 @@ use syn::{BinOp, Ident, Lit, Path};
 use super::tree::{Definition, FunctionBody, Literal, Value};
 use crate::parse::krate_at;
 
-/// A text in which other texts are spliced.
+/// A text into which other texts are spliced.
 #[derive(Default)]
 pub(super) struct Text {
     pub(super) pieces: Vec<Piece>,

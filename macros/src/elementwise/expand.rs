@@ -98,8 +98,8 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
     }
 }
 
-/// Generates `__terms` and `__body`, which append the body as terms. If derivatives are
-/// hand-written, the only term is a call of the function itself.
+/// Generates the functions `__terms` and `__body`. Both append the body as terms. If derivatives
+/// are hand-written, the only term is a call of the function itself.
 fn derivable(call: &Elementwise, definition: &Definition, terms: &Ident) -> TokenStream {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let core = core_at(krate, span);

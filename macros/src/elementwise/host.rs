@@ -59,7 +59,8 @@ impl Host<'_> {
             Value::Block(body) => self.body(body),
             Value::Method(name, target, arguments) => {
                 let values = arguments.iter().map(|argument| self.value(argument));
-                // The pass is the last argument, because the other arguments also borrow it.
+                // Arguments are evaluated in order, and the other arguments also borrow the pass.
+                // Therefore the pass is the last argument.
                 let all: Vec<_> = values.chain([self.pass.to_token_stream()]).collect();
                 let (krate, span) = (krate_at(self.krate, name.span()), at(name.span()));
                 let function = Ident::new(target, span);

@@ -1,9 +1,9 @@
 //! The macro `elementwise!`: elementwise functions that are written in Rust.
 //!
 //! A call is parsed as Rust functions. [`check`] refuses constructs that cannot run on all devices.
-//! The result is a small tree ([`tree`]). Three generators walk the tree: [`host`] for the host
-//! code, [`cuda`] for the text of a GPU, and [`terms`] for derivatives. So their results are
-//! equivalent.
+//! The result is a small tree ([`tree`]). Three generators traverse this tree: [`host`] for the
+//! host code, [`cuda`] for the text of a GPU, and [`terms`] for derivatives. They share one tree,
+//! so their results are equivalent.
 
 mod check;
 mod cuda;

@@ -2,10 +2,10 @@
 //!
 //! According to their documentation, three layers have no gradient: `LayerNorm` (its fused
 //! operation silently stops the gradient), `softmax_last_dim` and the flash attention for the CPU.
-//! They are replaced by `layer_norm_slow`, `softmax` and attention in single operations. The
-//! gradient of max-pooling is candle's, which multiplies by the mean of the mask of maxima. For 2 ×
-//! 2 windows, it is a quarter of the correct gradient. AdamW hides this error, because its steps
-//! are almost independent of the scale of gradients.
+//! Here, `layer_norm_slow`, `softmax` and attention in single operations replace these layers.
+//! Max-pooling has candle's gradient, although this gradient contains the mean of the mask of
+//! maxima as a factor. For 2 × 2 windows, it is a quarter of the correct gradient. AdamW hides this
+//! error, because its steps are almost independent of the scale of gradients.
 
 use candle_core::{D, Device, Result, Tensor, Var};
 use candle_nn::ops::{layer_norm_slow, softmax};

@@ -11,7 +11,7 @@
 //! Rows are `framework,network,size,peak_bytes,step_ms,growth_bytes`. Each case has two rows. One
 //! row counts live heap bytes, with the global allocator. The other row (`_resident`) counts the
 //! resident set. If arrays are in device memory, a third row (`_arrays`) counts only the arrays.
-//! Peaks are relative to the live bytes before the inputs and the network were created. They
+//! Peaks are relative to the live bytes before the inputs and the network were created. Peaks
 //! include inputs, network, optimizer state, activations and gradients. Growth is the difference
 //! between the live bytes after the last step and after the third step. Times are medians over the
 //! steps after the second step. The first losses and the CPU time are written to stderr.
@@ -44,8 +44,8 @@ const FRAMEWORKS: [Framework; 6] = [
     ("cachescope-33", cachescope::start_33),
 ];
 
-/// The environment variables that limit thread pools to one thread. They must be set before the
-/// first pool starts.
+/// The environment variables that limit thread pools to one thread. The variables must be set
+/// before the first pool starts.
 const THREADS: [&str; 2] = ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"];
 
 const USAGE: &str = "usage: training all | training FRAMEWORK [NETWORK SIZE]";

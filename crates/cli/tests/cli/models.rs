@@ -107,7 +107,8 @@ fn a_block_is_split_while_the_rest_is_worth_it() {
     let taken = [(0, 1, 9 * MIB), (1, 99, 37 * MIB / 2), (2, 99, 3 * MIB / 2)];
     assert_eq!(reserved("rest-taken", &taken), [20 * MIB; 2]);
     // The blocks have 8, 7 and 5 MiB. The block of 6 MiB replaces the block of 7 MiB. If the
-    // remainder of 1 MiB is split off, the second block of 6 MiB fits into it and the freed 5 MiB.
+    // remainder of 1 MiB is split off, it merges with the freed 5 MiB. The second block of 6 MiB
+    // then fits.
     let between = [
         (0, 99, 8 * MIB),
         (1, 4, 7 * MIB),

@@ -1,5 +1,5 @@
-//! Tests of `replay` and `plan` with memory snapshots of PyTorch, which Python wrote
-//! (`snapshots/make.py`), and with damaged snapshots.
+//! Tests of `replay` and `plan` with memory snapshots of PyTorch, and with damaged snapshots.
+//! `snapshots/make.py` wrote the undamaged snapshots.
 
 use serde_json::{Value, json};
 

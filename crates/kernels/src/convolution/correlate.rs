@@ -82,8 +82,8 @@ struct SumLines<T> {
 }
 
 impl<T: RegisterFloat> PackedPieces<T> {
-    /// Returns sums of products for `M` channels of the gradient, from channel `channel` on. The
-    /// other factors are the planes' elements at `N` offsets.
+    /// Returns the sums of the products of a channel of the gradient and the planes from an offset
+    /// on. The results are for `M` channels, from `channel` on, and for `N` offsets.
     ///
     /// # Safety
     ///
@@ -107,8 +107,8 @@ impl<T: RegisterFloat> PackedPieces<T> {
                 let gradient = gradient.add(channel * self.gradient_len);
                 let mut at = 0;
                 while at < self.gradient_len {
-                    // The loop is not a closure, which would be compiled without the target
-                    // features.
+                    // The loop is not a closure, because a closure would be compiled without the
+                    // target features.
                     let mut values = [zero; N];
                     for (value, from) in values.iter_mut().zip(&from) {
                         *value = V::load(from.add(at));
@@ -233,7 +233,7 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
     let gradient = aligned(&mut scratch);
     let planes = gradient.wrapping_add(pieces_most * gradients_len);
     let phases = planes.wrapping_add(all_len + SLACK);
-    // SAFETY: the scratch memory has room for the phases and their slack.
+    // SAFETY: the scratch memory has space for the phases and their slack.
     unsafe { fill(phases, plan.phases_len() + SLACK) };
     let offset = |number: usize| number / taps.len() * channel_len + taps[number % taps.len()];
     let width = plan.channels * taps.len();
@@ -251,7 +251,7 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
             for (next, number) in pieces.clone().enumerate() {
                 let (image, rows) = place(number);
                 for channel in 0..outputs.len() {
-                    // SAFETY: the scratch memory has room for the piece. By this function's
+                    // SAFETY: the scratch memory has space for the piece. By this function's
                     // contract, the gradient has the channel and the rows.
                     unsafe {
                         let to = gradient.add(next * gradients_len + channel * gradient_len);
@@ -266,7 +266,7 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
                 for (next, number) in pieces.clone().enumerate() {
                     let (image, rows) = place(number);
                     let channels = of_group + channels.start..of_group + channels.end;
-                    // SAFETY: the scratch memory has room for the piece. By this function's
+                    // SAFETY: the scratch memory has space for the piece. By this function's
                     // contract, the images have the channels and the rows.
                     unsafe {
                         let to = planes.add(next * planes_len);

@@ -114,8 +114,8 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
                 for _ in 0..depth.min(left) {
                     for &offset in self.offsets {
                         let from = planes.add(offset);
-                        // The loop is not a closure, which would be compiled without the target
-                        // features.
+                        // The loop is not a closure, because a closure would be compiled without
+                        // the target features.
                         let mut values = [zero; N];
                         for (value, &position) in values.iter_mut().zip(&positions) {
                             *value = V::load(from.add(position));
@@ -209,14 +209,14 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
     let phases = sums.wrapping_add(sums_len);
     let blocks = plan.outputs.div_ceil(HEIGHT);
     let block_len = plan.channels * plan.taps() * HEIGHT;
-    // SAFETY: the scratch memory has room for the phases and their slack.
+    // SAFETY: the scratch memory has space for the phases and their slack.
     unsafe { fill(phases, plan.phases_len() + SLACK) };
     for job in jobs {
         let (image, piece) = (job / plan.pieces, plan.piece(job % plan.pieces));
         let grid = VectorGrid::new(plan, piece.len(), V::LANES);
         for group in 0..plan.groups {
             let channels = group * plan.channels..(group + 1) * plan.channels;
-            // SAFETY: the planes have room for the channels of a group. By this function's
+            // SAFETY: the planes have space for the channels of a group. By this function's
             // contract, the source has the channels.
             unsafe {
                 pack(

@@ -62,7 +62,8 @@ pub unsafe fn pack<T: AnyElement>(
         let first = source.at([image, channel, 0, 0]);
         for phase in 0..plan.axes[0].phases() {
             // SAFETY: the caller upholds this function's contract. If a copy extends beyond a row,
-            // it overwrites the slack, or the next row or plane, which is written later.
+            // it overwrites the slack, or the start of the next row or plane. The next row and the
+            // next plane are written later.
             unsafe {
                 if columns.starts.is_empty() {
                     pack_phases(plan, source, first, (phase, start), to);

@@ -4,9 +4,10 @@
 //! The images are packed into planes. For each element of the kernel, the results of a row then
 //! read contiguous elements. A convolution with stride s has s × s planes per channel. Plane (a, b)
 //! holds the elements whose padded coordinates are congruent to a and b modulo s. The gradient of
-//! the images needs only one plane per channel of the result's gradient. Its results, which are
-//! elements of the images' gradient, are divided into s × s classes. All results of a class read
-//! the same elements of the kernel, at fixed offsets.
+//! the images needs only one plane per channel of the result's gradient. The results of this
+//! computation are the elements of the images' gradient. They are divided into s × s classes. All
+//! results of a class need the same elements of the kernel, and elements of the plane at fixed
+//! offsets.
 
 use std::ops::Range;
 
@@ -15,7 +16,8 @@ use super::ConvLengths;
 /// The maximum number of bytes of packed planes and sums in one job. This memory fits into the
 /// second-level cache.
 const PIECE_BYTES: usize = 3 << 17;
-/// The target number of jobs of a launch, which balances the load among threads.
+/// The target number of jobs of a launch. With this number of jobs, the load is balanced among
+/// threads.
 const JOBS: usize = 16;
 /// The minimum number of rows of a job, unless an axis or the scratch memory allows fewer.
 const LEAST_ROWS: usize = 8;
@@ -25,8 +27,8 @@ const PRODUCTS: usize = 13;
 /// The maximum number of gapless planes for a row of a channel.
 const MOST_PLANES: usize = 8;
 
-/// Element `at` of a kernel along an axis, with the plane and the offset of the image elements that
-/// it multiplies.
+/// The kernel element of index `at` along an axis. It multiplies the image elements from `offset`
+/// on in the plane `phase`.
 #[derive(Clone, Copy, Debug)]
 struct Tap {
     at: usize,
@@ -208,8 +210,8 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Returns the position of the result with index 0 along an axis, and the distance between the
-    /// results of neighbouring indices.
+    /// Returns the position of the result with index 0 along an axis, and the distance between
+    /// neighbouring results.
     #[inline(always)]
     pub fn line(&self, axis: usize) -> (isize, usize) {
         self.lines[axis]

@@ -192,9 +192,9 @@ pub trait Number: AnyElement + Arithmetic<Real = <Self as Number>::Part> + NumOp
 ///
 /// Every numeric type also implements `num_traits::{Num, NumCast}`, and every [`Float`] implements
 /// `num_traits::Float`. Generic code that needs more operations on single values adds these bounds.
-/// (The `num_traits` are not supertraits, because they would make `zero`, `one`, `to_f64` and
-/// `epsilon` ambiguous.) Operators on single values have Rust's semantics. Only operators on arrays
-/// wrap around.
+/// (The traits of `num_traits` are not supertraits, because they would make `zero`, `one`, `to_f64`
+/// and `epsilon` ambiguous.) Operators on single values have Rust's semantics. Only operators on
+/// arrays wrap around.
 ///
 /// # Examples
 ///
@@ -304,7 +304,7 @@ pub mod sealed {
         fn left_shift(self, places: Self) -> Self;
 
         /// Returns `self >> places`, with the sign extended. If `places` is negative or at least
-        /// the number of bits, returns −1 or 0, according to the sign of `self`.
+        /// the number of bits, returns −1 for a negative `self`, otherwise 0.
         fn right_shift(self, places: Self) -> Self;
 
         /// Returns the integer part of the power, modulo the type's range.

@@ -17,7 +17,7 @@ pub struct FloatSteps {
     /// The power of ten that multiplies `start` and `step`, or 1.
     factor: f64,
     /// The power of ten that divides `start` and `step`, if they are whole numbers. For other
-    /// values, 1, or 1/2 if the distance between the bounds overflows.
+    /// values, the divisor is 1. If the distance between the bounds overflows, the divisor is 1/2.
     divisor: f64,
 }
 
@@ -167,8 +167,8 @@ impl Decimal {
 const MOST_BITS: u32 = 3;
 
 /// Returns the decimals that a start, a stop and a step represent. If the binary numbers themselves
-/// are meant, returns `None`. This is the case for `f64`, for infinite steps, and for steps that
-/// were not written as decimals, such as 2⁻²⁰.
+/// are meant, returns `None`. The binary numbers are meant for `f64` and for infinite steps. They
+/// are also meant if the step was not written as a decimal, such as 2⁻²⁰.
 fn decimals<T: Float>(exact: [f64; 3]) -> Option<[Decimal; 3]> {
     if T::MANTISSA_DIGITS >= f64::MANTISSA_DIGITS {
         return None;

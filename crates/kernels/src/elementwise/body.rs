@@ -1,5 +1,5 @@
-//! The bodies of written functions, which `elementwise!` declares, as subgraphs of an expression
-//! graph. [`written`](super::written) appends the bodies to the graph.
+//! The bodies of written functions as subgraphs of an expression graph. `elementwise!` declares
+//! written functions. [`written`](super::written) appends the bodies to the graph.
 
 use super::call::Call;
 use crate::DType;

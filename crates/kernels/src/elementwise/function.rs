@@ -54,7 +54,7 @@ pub const fn call_of<F: Function<Args>, Args: Arguments>() -> &'static Call {
     F::CALL
 }
 
-/// A scalar operand, whose value applies to all elements.
+/// A scalar operand. Its value applies to all elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar<T>(pub T);
 

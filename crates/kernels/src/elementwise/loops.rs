@@ -168,8 +168,8 @@ impl Loops {
     }
 }
 
-/// Applies `F` on processors without AVX2, which are rare. Each element is computed separately, so
-/// that the compiler neither vectorises nor unrolls the loop.
+/// Applies `F` on processors without AVX2. Because these processors are rare, each element is
+/// computed separately. Then the compiler neither vectorises nor unrolls the loop.
 ///
 /// # Safety
 ///

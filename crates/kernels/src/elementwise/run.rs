@@ -217,7 +217,7 @@ pub unsafe fn fill_block<R: Run, L: Pass>(
 }
 
 /// Writes the elements like [`fill_block`], but in the careful pass. The function is not inlined,
-/// because it is seldom called. Both passes use FMA if the processor supports it. Therefore only
+/// because it is seldom called. If the processor supports FMA, both passes use it. Therefore only
 /// the values of rare elements change.
 ///
 /// # Safety

@@ -56,7 +56,7 @@ struct Types {
     result_of_loop: DType,
 }
 
-/// Runs the best loop of `loops`, which have `f32` in place of the narrow floats among `types`.
+/// Runs the best loop of `loops`. The loops have `f32` in place of the narrow floats among `types`.
 ///
 /// # Safety
 ///

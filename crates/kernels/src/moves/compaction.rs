@@ -28,8 +28,8 @@ fn gather<V: Copy>(
         }
         for (bit, &flag) in flags.iter().enumerate() {
             // The loop does not branch. If a flag is `false`, the next element overwrites its
-            // element. `% CHUNK` never changes the index, because each flag has a slot. It only
-            // avoids a bounds check.
+            // element. Each flag has a slot, so `% CHUNK` never changes the index. The operation
+            // only avoids a bounds check.
             slots[selected % CHUNK].write(value(word * WORD + bit));
             selected += usize::from(flag);
         }

@@ -271,7 +271,7 @@ unsafe fn copy_dense<T: Copy>(from: *const T, to: *mut MaybeUninit<T>, count: us
     // byte by byte, and take ten times as long.
     for start in (0..count).step_by(each) {
         let piece = each.min(count - start);
-        // SAFETY: the piece is part of the run, which may be copied by this function's contract.
+        // SAFETY: the piece is part of the run. By this function's contract, the run may be copied.
         unsafe { copy_nonoverlapping(from.add(start), to.add(start).cast(), piece) };
     }
 }
@@ -318,8 +318,8 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Returns the tiles of `walk`. If a copy by rows uses the cache lines as well as tiles do,
-    /// returns `None`.
+    /// Returns the tiles of `walk`. If a copy by rows uses the cache lines equally well, returns
+    /// `None`.
     fn of(walk: &Walk<2>) -> Option<Self> {
         let along = walk.row();
         let (length, [read, _]) = along;
@@ -389,8 +389,8 @@ impl Tiles {
             for row in 0..wide as isize {
                 let from = from.wrapping_offset(row * read_across);
                 let to = to.wrapping_offset(row * write_across);
-                // SAFETY: the run is a row of a tile of the strip, which may be copied by this
-                // function's contract.
+                // SAFETY: the run is a row of a tile of the strip. By this function's contract, the
+                // strip may be copied.
                 unsafe { copy_run(from, to, TILE.min(length - start), strides) };
             }
         }

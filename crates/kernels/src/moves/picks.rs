@@ -28,8 +28,8 @@ impl IndexedAxis {
     }
 }
 
-/// Panics for an index out of range, which an earlier check should have rejected. The function is
-/// not inlined. An inlined call would make a loop store the length in memory for the message.
+/// Panics for an index out of range. An earlier check should have rejected this index. The function
+/// is not inlined. An inlined call would make a loop store the length in memory for the message.
 #[cold]
 #[inline(never)]
 fn never(index: i64, length: usize) -> ! {
@@ -130,9 +130,9 @@ unsafe fn pick_elements_of<T: Copy>(
     let mut number = range.start;
     for ([at, index_at], count) in walk.runs(range) {
         let (from, indices, out) = (elements.at(at), pick.indices.at(index_at), to.at(number));
-        // SAFETY: by this function's contract, the walk stays within the indices, and within the
-        // elements at index 0 of the axis. `IndexedAxis::offset` checks each index. Only elements
-        // of the range are written.
+        // SAFETY: by this function's contract, the walk stays within the indices and the elements
+        // at index 0 of the axis. `IndexedAxis::offset` checks each index. Only elements of the
+        // range are written.
         unsafe {
             match (step, index_step) {
                 (_, 0) => {

@@ -100,7 +100,7 @@ unsafe fn copy_row<T: Copy>(from: *const T, stride: isize, to: &mut [MaybeUninit
     }
 }
 
-/// Copies every second element from `from` on to all of `to`, which is not empty.
+/// Fills `to` with every second element from `from` on. `to` is not empty.
 ///
 /// # Safety
 ///
@@ -109,8 +109,8 @@ unsafe fn copy_row<T: Copy>(from: *const T, stride: isize, to: &mut [MaybeUninit
 #[inline]
 unsafe fn copy_every_second<T: Copy>(from: *const T, to: &mut [MaybeUninit<T>]) {
     let (last, others) = to.split_last_mut().expect("a part of a row is not empty");
-    // SAFETY: each pair is an element and the gap after it. It lies before the last element, so it
-    // is readable by this function's contract.
+    // SAFETY: each pair is an element and the gap after it. Each pair precedes the last element, so
+    // it is readable by this function's contract.
     let pairs: &[[MaybeUninit<T>; 2]] = unsafe { from_raw_parts(from.cast(), others.len()) };
     // SAFETY: the caller upholds this function's contract.
     last.write(unsafe { from.add(2 * others.len()).read() });
@@ -141,9 +141,9 @@ impl<T: Copy> Loop<[MaybeUninit<T>]> for Repeat<T> {
     }
 }
 
-/// Copies at most one tile to the memory from `to` on, which has space for a tile. `lengths` are
-/// the number of rows and the number of elements of a row. Each row is copied to a separate row of
-/// the tile. The first element is at offset `at`.
+/// Copies at most one tile to the memory at `to`. The memory has space for a whole tile. `lengths`
+/// are the number of rows and the number of elements of a row. Each row is copied to a separate row
+/// of the tile. The first element is at offset `at`.
 ///
 /// # Safety
 ///

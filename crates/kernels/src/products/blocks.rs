@@ -17,7 +17,7 @@ pub const BLOCK: usize = 32;
 
 type PackedResult<T> = [[T; BLOCK]; BLOCK];
 
-/// Writes the product, whose sums are in `A`, to all of `out`.
+/// Fills `out` with the product. The sums of the product are in `A`.
 ///
 /// # Safety
 ///
@@ -31,7 +31,7 @@ pub unsafe fn multiply<T: Number, A: Number>(
     vectorised(BlockProduct { left, right, sums }, out);
 }
 
-/// The matrices of [`multiply`], whose sums are in `A`.
+/// The matrices of [`multiply`]. The sums of the product are in `A`.
 ///
 /// Invariant: the contract of [`multiply`] holds.
 struct BlockProduct<'a, T, A> {

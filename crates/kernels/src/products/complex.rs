@@ -1,7 +1,8 @@
-//! Products of complex matrices, as four products of real matrices: the real and imaginary parts.
-//! The parts are views of the matrices' memory with twice the strides, so no data is copied.
+//! Products of complex matrices, as four products of their real and imaginary parts. The parts are
+//! views of the matrices' memory with twice the strides, so no data is copied.
 //!
-//! The complex kernels of the crate `gemm` would need more compile time than all its other kernels.
+//! The complex kernels of the crate `gemm` are not used. They would need more compile time than all
+//! its other kernels.
 
 use num_complex::Complex;
 

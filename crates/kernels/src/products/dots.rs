@@ -23,7 +23,7 @@ const LEAST_INNER: usize = 64;
 const TILE: usize = 4;
 
 /// Returns whether the matrices suit dot products. The rows of `left` and the columns of `right`
-/// must be contiguous, and a transposition must take longer than it saves.
+/// must be contiguous. A transposition of `right` must take longer than it would save.
 pub fn fit<T>((left, right): (Matrix<T>, Matrix<T>)) -> bool {
     let are_contiguous = left.column_stride == 1 && right.row_stride == 1;
     let is_transposed = right.column_stride != 1 && right.columns >= TILE;

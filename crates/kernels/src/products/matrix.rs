@@ -52,8 +52,8 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// Returns the real parts and the imaginary parts of a matrix, whose elements must be complex
-    /// numbers of `U`.
+    /// Returns the real parts and the imaginary parts of the matrix. The elements of the matrix
+    /// must be complex numbers of `U`.
     pub fn parts<U>(&self) -> [Matrix<U>; 2] {
         [0, 1].map(|part| Matrix {
             first: self.first.cast::<U>().wrapping_add(part),
@@ -170,7 +170,7 @@ impl Pairs {
         }
     }
 
-    /// Returns the pairs whose matrices are `left` and `right`, moved by the offsets of `places`.
+    /// Returns pairs of matrices. Each pair is `left` and `right`, moved by offsets of `places`.
     pub fn many(left: AnyMatrix, right: AnyMatrix, places: Walk<2>) -> Self {
         Self {
             places,

@@ -1,6 +1,6 @@
 //! Products of `f32` and `f64` by the crates [`gemm_f32`] and [`gemm_f64`]. The crate `gemm` also
-//! contains products of complex numbers, which need more compile time than all its other code.
-//! Therefore `gemm_f32` and `gemm_f64` are used directly.
+//! contains products of complex numbers. These products need more compile time than all its other
+//! code. Therefore `gemm_f32` and `gemm_f64` are used directly.
 
 use gemm_common::Parallelism;
 
@@ -118,8 +118,8 @@ pub unsafe fn gemm_to<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, result: Pa
     debug_assert_eq!(left.columns, right.rows);
     let (mut left, mut right) = (*left, *right);
     if right.row_stride < 0 {
-        // The terms of a sum are added in reverse order, so that the row stride of the right matrix
-        // is positive.
+        // The terms of a sum are added in reverse order. Then the row stride of the right matrix is
+        // positive.
         left = left.transposed().reversed().transposed();
         right = right.reversed();
     }

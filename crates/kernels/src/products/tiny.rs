@@ -29,7 +29,7 @@ pub unsafe fn multiply<T: Number, A: Number>(
     vectorised(Tiny { pairs, range, sums }, out);
 }
 
-/// The pairs of [`multiply`], whose sums are in `A`.
+/// The pairs of [`multiply`]. The sums of the products are in `A`.
 ///
 /// Invariant: the contract of [`multiply`] holds.
 struct Tiny<'a, T, A> {
@@ -44,7 +44,7 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
         let (_, inner, columns) = self.pairs.lengths();
-        // The condition is a constant, so that programs do not compile a loop for each length for
+        // The condition is a constant. Therefore programs compile no loops of fixed length for
         // other types.
         if const { FMA && T::DTYPE as usize <= DType::F64 as usize } {
             match (inner, columns) {

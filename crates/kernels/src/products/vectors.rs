@@ -39,7 +39,7 @@ pub unsafe fn matrix_vector<T: Number, A: Number, U: Number>(
     vectorised(work, out);
 }
 
-/// The matrices of [`matrix_vector`], whose sums are in `A`.
+/// The matrices of [`matrix_vector`]. The sums of the product are in `A`.
 ///
 /// Invariant: the contract of [`matrix_vector`] holds.
 struct MatrixVector<'a, T, A> {

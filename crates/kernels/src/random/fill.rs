@@ -148,9 +148,10 @@ fn open_uniform_wide([low, high]: [u32; 2]) -> f64 {
     (step + 0.5) * (1.0 / (1u64 << digits) as f64)
 }
 
-/// Returns an integer below `bound` with uniform probability, from the two random words at `place`.
-/// If the words would bias the result, they are refused, and new words are drawn at `place`.
-/// Source: Lemire, "Fast random integer generation in an interval", 2019.
+/// Returns an integer below `bound` with uniform probability, from two random words. `place`
+/// returns the position of the words. If the words would bias the result, they are refused, and new
+/// words are drawn at this position. Source: Lemire, "Fast random integer generation in an
+/// interval", 2019.
 #[inline(always)]
 pub fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 {
     let (steps, low) = product(number(words[0], words[1]), bound);

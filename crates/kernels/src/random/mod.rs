@@ -15,9 +15,9 @@ use crate::{AnyElement, Float};
 
 /// A function from positions to random elements.
 pub trait Fill<T>: Copy + Send + Sync + 'static {
-    /// Writes the elements from position `start` on to `part`, whose length is at most [`RUN`].
-    /// This function and all functions that it calls must be marked `#[inline(always)]`. Otherwise,
-    /// they are not compiled for vectors.
+    /// Fills `part` with the elements from position `start` on. The length of `part` is at most
+    /// [`RUN`]. This function and all functions that it calls must be marked `#[inline(always)]`.
+    /// Otherwise, they are not compiled for vectors.
     fn fill(&self, start: usize, part: &mut [T]);
 
     /// The name of the fill in error messages.

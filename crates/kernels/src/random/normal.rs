@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use std::f64::consts::TAU;
 
-    /// Returns numbers between 0 and 1, including those nearest to 0 and 1.
+    /// Returns numbers between 0 and 1, including the numbers nearest to 0 and to 1.
     fn arguments() -> impl Iterator<Item = f64> {
         let inner = (0..200_000).map(|at| (f64::from(at) + 0.5) / 200_000.0);
         let small = (1..54).map(|power| 0.5f64.powi(power));

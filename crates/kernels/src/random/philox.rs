@@ -1,8 +1,8 @@
 //! The random words of a seed: Philox 4x32-10 over a counter.
 //!
 //! The counter consists of the index of a block of four words, the block's sequence, and the number
-//! of refusals. A refusal is a draw that was not used. The words are then drawn again at the same
-//! position.
+//! of refusals. A refusal is a draw that was not used. After a refusal, words are drawn again at
+//! the same position.
 
 /// The number of random words that one application of the cipher returns.
 const BLOCK_WORDS: usize = 4;

@@ -5,8 +5,8 @@
 //!
 //! A separate pass finishes the totals. Therefore `var` and `std` share loops, `logsumexp` and
 //! `cross_entropy` share loops, and rows of any length share loops. These loops are the library's
-//! largest code. The cost is the additional pass. The pass matters only if there are many totals
-//! per element.
+//! largest code. The cost is the additional pass. If there are few totals per element, this cost is
+//! negligible.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::blocks::BLOCK;
 use crate::reduce::{ACCUMULATORS, Reducer};
 use crate::vector::{BASELINE_FMA, is_baseline, rolled};
 
-/// The number of rows of a block, whose results are then merged into the totals.
+/// The number of rows of a block. The results of a block are merged into the totals.
 pub const BLOCK_ROWS: usize = 16;
 
 /// The number of rows that are added to the partial results in one pass.
@@ -91,7 +91,7 @@ pub struct Rows {
     pub length: usize,
     /// The index of each row's first element.
     pub first: usize,
-    /// `true` if there is only one row, whose slot in the totals already has the total of earlier
+    /// `true` if there is only one row, and its slot in the totals already has the total of earlier
     /// elements.
     pub continues: bool,
 }
@@ -116,7 +116,8 @@ unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, total
             true => short_rows::<F, T, FMA>(values, (length, first), totals),
             false => 0,
         };
-        // This case has a separate loop, because rows may be as short as one element.
+        // This loop is separate from the loop for long rows, because rows may be as short as one
+        // element.
         for (slot, row) in totals[together..].iter_mut().zip(each.skip(together)) {
             slot.write(F::total(reduced::<F, T, FMA>(row, first), length));
         }
@@ -217,7 +218,8 @@ pub struct Columns {
 ///
 /// The rows must have readable elements of `T`. `partials` must have space for the partial results
 /// of a run, and `totals` for the totals of all runs. If `all` has rows before `rows`, this
-/// function must have reduced them to `partials` and `totals`, which must be unchanged since then.
+/// function must have reduced them to `partials` and `totals`. `partials` and `totals` must be
+/// unchanged since then.
 #[inline(always)]
 unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     columns: &Columns,

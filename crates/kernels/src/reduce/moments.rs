@@ -63,8 +63,8 @@ impl<A: AnyElement + Arithmetic> BlockMoments<A> {
         }
     }
 
-    /// Returns the sums of `values` around their mean. This function is used if the squares
-    /// overflow or underflow in `A`.
+    /// Returns the sums of `values` around their mean. If the squares overflow or underflow in `A`,
+    /// this function is used.
     #[cold]
     fn around_in_f64<T: AnyElement>(values: &[T]) -> Self {
         let elements = || values.iter().map(|&value| convert::<A, T>(value).to_f64());

@@ -245,7 +245,7 @@ pub unsafe fn initialised<D>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
 pub fn as_keys<K: RadixDigits, R: Rank>(row: &mut [MaybeUninit<R>]) -> &mut [MaybeUninit<K>] {
     const { assert!(size_of::<K>() <= size_of::<R>() && align_of::<K>() <= align_of::<R>()) };
     let count = row.len() * (size_of::<R>() / size_of::<K>());
-    // SAFETY: the keys take no more memory than the row, and their alignment is at most the row's,
-    // as checked above. The keys need not have been written.
+    // SAFETY: as checked above, the keys take no more memory than the row, and need no larger
+    // alignment. The keys need not have been written.
     unsafe { from_raw_parts_mut(row.as_mut_ptr().cast(), count) }
 }

@@ -78,7 +78,7 @@ pub struct SortLoops {
 }
 
 /// A function that writes a flag for each element of a range of sorted elements. A flag is `true`
-/// if its element is the first of several equal elements.
+/// for the first element of each group of equal elements.
 ///
 /// The elements must be of the loop's type and readable. Only the caller may access the flags of
 /// the range.
@@ -119,7 +119,7 @@ pub const fn sort_loops_of<T: Element>() -> &'static SortLoops {
     compiled_or!(T, COMPILED, SortLoops::of::<T>())
 }
 
-/// Returns the loops of a float type, which can also select by rank.
+/// Returns the loops of a float type. These loops can also select by rank.
 pub const fn float_sort_loops_of<T: Float>() -> &'static SortLoops {
     compiled_or!(T, COMPILED, SortLoops::of_floats::<T>())
 }
@@ -168,8 +168,8 @@ unsafe fn firsts<T: Element>(from: *const u8, to: *mut u8, range: Range<usize>) 
     vectorised(Firsts { values }, tail);
 }
 
-/// The loop of [`firsts`], which compares the keys of each value and its previous value. All NaNs
-/// have one key.
+/// The loop of [`firsts`]. It compares the key of each value with the key of the previous value.
+/// All NaNs have one key.
 struct Firsts<'a, T> {
     values: &'a [T],
 }

@@ -54,7 +54,7 @@ fn transposed<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
         .collect()
 }
 
-/// Returns the rows of the product of two matrices, which are given by their rows.
+/// Returns the rows of the product of two matrices. The matrices are given by their rows.
 fn product<T: Test>(left: &[T], right: &[T], inner: usize) -> Vec<f64> {
     let (height, width) = (left.len() / inner, right.len() / inner);
     let element = |row: usize, column: usize| -> f64 {

@@ -55,7 +55,7 @@ fn push_repeats(bytes: &mut Vec<u8>, count: u64) {
 }
 
 /// Writes a difference as a zigzag-encoded variable-length integer. Each byte has seven bits, the
-/// lowest first. The eighth bit is set if more bytes follow.
+/// lowest first. If more bytes follow, the eighth bit is set.
 fn push_difference(bytes: &mut Vec<u8>, difference: i64) {
     push_number(bytes, ((difference << 1) ^ (difference >> 63)) as u64);
 }

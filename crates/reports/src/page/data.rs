@@ -117,7 +117,7 @@ fn write_reserved(changes: &[ReservedChange], out: &mut dyn Write) -> Result<()>
 
 fn write_events(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let events = &profile.events;
-    // Programs repeat few combinations of the fields other than time and address.
+    // Apart from time and address, events have few distinct combinations of field values.
     let shape = |event: &Event| Event {
         time_ns: 0,
         address: 0,
@@ -240,8 +240,8 @@ fn list(items: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", items.join(","))
 }
 
-/// Returns a JSON string for a `script` element. Escapes `<`, which could end the element or begin
-/// a comment, and characters that HTML forbids.
+/// Returns a JSON string for a `script` element. Escapes characters that HTML forbids, and `<`,
+/// which could end the element or begin a comment.
 fn string(text: &str) -> String {
     let quoted = Quoted(text).to_string();
     if !quoted.contains(is_escaped) {

@@ -9,7 +9,7 @@ use crate::profile::{EventKind, Profile};
 /// pending.
 ///
 /// A block is pending until [`FreeCompleted`](EventKind::FreeCompleted) covers its address.
-/// Recordings of other allocators lack this event. In them, a block is pending until the host waits
+/// Recordings of other allocators lack this event. There, a block is pending until the host waits
 /// for a stream, or the block's address is allocated again.
 pub(super) fn pending_until(profile: &Profile, lifetimes: &[AllocationLifetime]) -> Vec<u64> {
     let freed_by: HashMap<usize, usize> = (lifetimes.iter().enumerate())

@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 
 use crate::profile::{EventKind, Profile};
 
-/// The maximum gap between two reservations that belong to one segment, which grows and shrinks in
-/// place.
+/// The maximum gap between two reservations of one segment. A segment grows and shrinks in place.
 const NEIGHBOURHOOD_BYTES: u64 = 32 << 20;
 
 /// A reservation or a release of an address range.

@@ -1,10 +1,10 @@
 //! A memory snapshot in PyTorch's format, for PyTorch's viewer and for `_memory_viz.py`.
 //!
 //! A snapshot contains the final state, as segments and blocks, and the entries that led to this
-//! state. The category of an entry is its scope; the viewer colours by category. The format
-//! requires two facts that a profile lacks. One is the free device memory when a request failed; 0
-//! is written. The other is the memory that was allocated before the recording and is still live;
-//! it is written as idle.
+//! state. The category of an entry is its scope. The viewer colours by category. The format
+//! requires two facts that a profile lacks. The first is the free device memory when a request
+//! failed. It is written as 0. The second is the memory that was allocated before the recording and
+//! is still live. This memory is written as idle.
 //!
 //! Source of the format: `torch/utils/viz/MemoryViz.js`, `torch/cuda/_memory_viz.py` and
 //! `torch/csrc/cuda/memory_snapshot.cpp` of pytorch/pytorch.

@@ -6,7 +6,7 @@ use super::pickle::{Memo, Pickle};
 use crate::place::{Place, UNKNOWN, scope_name};
 use crate::profile::{Frame, Profile};
 
-/// The keys and constant texts of a snapshot, which are the variant names in snake case.
+/// The keys and constant texts of a snapshot. The text of a variant is its name in snake case.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NameKey {
     Action,
@@ -105,8 +105,8 @@ impl<'p> Names<'p> {
         self.text(pickle, scope_name(self.profile, scope));
     }
 
-    /// Writes the frames of a place, from the innermost outwards. Writes an empty list if the place
-    /// is unknown.
+    /// Writes the frames of a place, from the innermost outwards. If the place is unknown, writes
+    /// an empty list.
     pub(super) fn frames(&mut self, pickle: &mut Pickle<'_>, place: Place) {
         if let Some(&memo) = self.frame_lists.get(&place) {
             pickle.again(memo);

@@ -29,8 +29,8 @@ const BATCH: usize = 1000;
 /// The buffer size from which on the buffer is written.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// The maximum number; larger numbers are clamped to it. The viewer sums signed numbers of at most
-/// 8 bytes. It parses longer numbers as another type, and fails.
+/// The maximum number. Larger numbers are clamped to this maximum. The viewer sums signed numbers
+/// of at most 8 bytes. It parses longer numbers as another type, and fails.
 pub(super) const GREATEST: u64 = i64::MAX as u64;
 
 /// The memo index of a value.
@@ -66,7 +66,7 @@ impl<'a> Pickle<'a> {
         self.out.flush()
     }
 
-    /// Writes the buffer to the output if the buffer is full.
+    /// If the buffer is full, writes it to the output.
     pub(super) fn drain(&mut self) -> io::Result<()> {
         if self.buffer.len() >= BUFFER_BYTES {
             self.out.write_all(&self.buffer)?;

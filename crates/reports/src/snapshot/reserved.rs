@@ -50,8 +50,8 @@ pub struct Range {
 }
 
 /// The set of all reserved ranges. Ranges are not empty and do not overlap. Adjacent ranges of one
-/// stream are merged. Ranges of two streams are adjacent only if the gap between them was filled
-/// last.
+/// stream are merged. If the gap between ranges of two streams is filled, the ranges become
+/// adjacent, but are not merged.
 #[derive(Debug, Default)]
 pub struct Reserved {
     /// The end and the stream of each range, by its first address.

@@ -1,11 +1,11 @@
 //! The entries of a snapshot, and the final memory state.
 //!
-//! The viewer walks the entries backwards from the final state. The walk fails if a block is
-//! outside of all segments, a pending block is missing, or an unknown segment is unmapped. So this
-//! module simulates the memory forwards, and adds entries for lost events. If an allocation or a
-//! released segment overlaps blocks, these blocks are freed first. The addresses of a block are
-//! mapped before its allocation. If a freed block has no recorded allocation, an allocation is
-//! added after the earlier entries of its addresses.
+//! The viewer walks the entries backwards from the final state. If a block is outside of all
+//! segments, or a pending block is missing, the walk fails. If an unknown segment is unmapped, the
+//! walk also fails. So this module simulates the memory forwards, and adds entries for lost events.
+//! If an allocation or a released segment overlaps blocks, these blocks are freed first. The
+//! addresses of a block are mapped before its allocation. If a freed block has no recorded
+//! allocation, an allocation is added after the earlier entries of its addresses.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -209,8 +209,8 @@ impl SnapshotTrace<'_, '_, '_> {
         self.end_entry(BlockOrigin::of(event), event.time_ns);
     }
 
-    /// Writes the last entry, with the category `unknown`. Without this category, the viewer fails
-    /// if any other entry has a category.
+    /// Writes the last entry, with the category `unknown`. If any other entry has a category and
+    /// the last entry has none, the viewer fails.
     fn end(&mut self, time_ns: u64) {
         self.begin_entry(NameKey::Snapshot);
         self.number(NameKey::Addr, 0);
@@ -259,8 +259,8 @@ impl SnapshotTrace<'_, '_, '_> {
         }
     }
 
-    /// Unmaps a span range by range, each with its own stream. So the viewer merges the ranges
-    /// again when it walks back.
+    /// Unmaps a span range by range, each with its own stream. So when the viewer walks back, it
+    /// merges the ranges again.
     fn unmap(&mut self, span: AddressSpan, origin: BlockOrigin, time_ns: u64) {
         for Range { span, stream } in self.memory.reserved.remove(span) {
             let origin = BlockOrigin { stream, ..origin };

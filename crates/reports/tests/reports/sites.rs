@@ -346,8 +346,8 @@ growth: bytes that an entry leaves, minus freed bytes of earlier entries, averag
     assert_eq!(text(table::write, &profile), expected);
 }
 
-/// Returns the profile of a program. It allocates at the columns 5 and 31 of line 1, and at one
-/// column of line 2. Operations are called at other columns of the two lines.
+/// Returns the profile of a program. The program allocates at columns 5 and 31 of line 1, and at
+/// one column of line 2. Operations are called at other columns of the two lines.
 fn of_two_columns() -> Profile {
     let mut profile = small();
     let first = profile.call_sites[0].clone();

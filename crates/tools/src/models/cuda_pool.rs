@@ -9,7 +9,8 @@
 //!   frameworks set. With CUDA's default threshold, synchronisation releases all unused memory.
 //!
 //! The documentation does not define which free block serves a request. The model uses the smallest
-//! block that fits. The growth step is not documented either; 32 MiB is often observed.
+//! block that fits. The documentation does not define the growth step either. Steps of 32 MiB are
+//! often observed.
 //!
 //! Sources: CUDA Programming Guide, "Stream-ordered memory allocator". V. Mehta and others, "Using
 //! the NVIDIA CUDA stream-ordered memory allocator, part 1", which describes remapping.

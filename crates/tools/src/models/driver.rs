@@ -15,8 +15,9 @@ impl Driver {
         }
     }
 
-    /// Charges the calls that map a range with handles of `handle_bytes` bytes each. New handles
-    /// are also created; old handles were unmapped from another address.
+    /// Charges the calls that map a range with handles of `handle_bytes` bytes each. The new
+    /// handles must also be created. The old handles exist, because they were unmapped from another
+    /// address.
     pub(super) fn map(&mut self, new_handles: u64, old_handles: u64, handle_bytes: u64) {
         let Some(ledger) = &mut self.ledger else {
             return;

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::trace::TraceEvent;
 use crate::trace::engine::{ReplayEngine, TraceAllocator};
 
-/// A device's memory to which a trace is applied in batches. It is complete, with source, pool,
-/// growth and reclaim ladder.
+/// A device's memory to which a trace is applied in batches. The simulation is complete: it has a
+/// source, a pool, growth and the reclaim ladder.
 #[derive(Debug)]
 pub struct DeviceReplay(ReplayEngine<SimulatedMemory>);
 

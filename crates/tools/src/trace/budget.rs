@@ -5,8 +5,8 @@ use std::fmt::Display;
 
 use super::pickle::Pickle;
 
-/// The budget per byte of the file. Reading may use 64 bytes per byte; the file's buffer uses 4 of
-/// them.
+/// The budget per byte of the file. Reading may use 64 bytes per byte of the file. The buffer of
+/// the file uses 4 of the 64 bytes.
 const BYTES_PER_BYTE: u64 = 60;
 /// The part of the budget that does not depend on the file's length.
 const BYTES_FOR_ANY: u64 = 1 << 20;
@@ -14,8 +14,8 @@ const BYTES_FOR_ANY: u64 = 1 << 20;
 /// The remaining memory for the parsed values of a file.
 ///
 /// A reference occupies a few bytes, and its value may contain further references. So a small file
-/// can repeat a value without limit. Code that walks a file charges each visit before it allocates.
-/// The charges bound memory and time by the length of the file.
+/// can repeat a value without limit. Code that traverses the values charges each visit before it
+/// allocates. The charges bound memory and time by the length of the file.
 #[derive(Debug)]
 pub(super) struct ReadBudget {
     left_bytes: Cell<u64>,

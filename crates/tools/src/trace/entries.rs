@@ -14,7 +14,7 @@ const SEGMENT_BYTES: u64 = 256;
 /// The memory charged for the results of a device, without its entries.
 const DEVICE_BYTES: u64 = 1024;
 
-/// The memory charged for a visit to a block, which bounds the time.
+/// The memory charged for a visit to a block. The charge bounds the time of all visits.
 const BLOCK_BYTES: u64 = 32;
 
 /// The content of a snapshot for one device.

@@ -1,7 +1,7 @@
 //! MiniMalloc's CSV format: one buffer per line, with the columns `id,lower,upper,size` in any
 //! order. The column `id` may also be named `buffer` or `buffer_id`. The column `lower` may also be
-//! named `begin` or `start`. A column `end` instead of `upper` contains the last step, which is
-//! `upper - 1`.
+//! named `begin` or `start`. A file may have a column `end` instead of `upper`. The column `end`
+//! contains the last step, `upper - 1`.
 //!
 //! The columns `alignment` and `gaps` constrain the valid plans. [`Lifetime::read_constrained`]
 //! reads both columns. Every other reader refuses a row with a constraint that it cannot honour. A

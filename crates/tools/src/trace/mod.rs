@@ -2,7 +2,7 @@
 //!
 //! A [`Trace`] reads the allocations and frees of a program, event by event. Its input is a log of
 //! RMM's `logging_resource_adaptor`, or lifetimes in MiniMalloc's format. [`Lifetime`] reads
-//! lifetimes without a trace. A [`Snapshot`] is a recording of PyTorch's allocator; [`Trace::of`]
+//! lifetimes without a trace. A [`Snapshot`] is a recording of PyTorch's allocator. [`Trace::of`]
 //! converts its lifetimes to a trace. A [`Replay`] runs a pool's algorithm over the events, on
 //! simulated addresses. The replay measures the memory that the pool would reserve. A [`Simulator`]
 //! is one simulated pool. [`Placements`] writes the offset of each allocation.

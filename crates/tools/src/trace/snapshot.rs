@@ -1,13 +1,13 @@
 //! A reader of PyTorch's memory snapshots, the pickles that `torch.cuda.memory._dump_snapshot`
-//! writes. A snapshot contains the allocations and frees of each device, which become lifetimes. It
-//! also contains the segments that PyTorch's allocator reserved. A pickle of the segment list that
-//! `torch.cuda.memory_snapshot` returns is a snapshot without events.
+//! writes. A snapshot contains the allocations and frees of each device. The reader converts them
+//! to lifetimes. A snapshot also contains the segments that PyTorch's allocator reserved. A pickle
+//! of the segment list that `torch.cuda.memory_snapshot` returns is a snapshot without events.
 //!
-//! An allocation lives until its `free_completed`, because its memory cannot be reused earlier. An
-//! allocation that precedes the recording is known from its free, or from the blocks that are
-//! active at the end. The reader places such an allocation before the first entry. The steps of a
-//! lifetime are entry indices in file order. The recorded times and streams are not used, because
-//! PyTorch's threads use different clocks.
+//! An allocation lives until its `free_completed`, because its memory cannot be reused earlier. If
+//! an allocation precedes the recording, it is known from its free, or from the active blocks at
+//! the end. The reader places such an allocation before the first entry. The steps of a lifetime
+//! are entry indices in file order. The recorded times and streams are not used, because PyTorch's
+//! threads use different clocks.
 //!
 //! Sources: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of
 //! pytorch/pytorch.
@@ -24,8 +24,8 @@ use super::pickle::Pickle;
 use crate::error::Result;
 
 /// An upper bound on the memory of a lifetime, in bytes. While the vector grows, the lifetime and
-/// its id use 192 bytes. Its addresses in maps use 112 bytes. Its two ends in the sort for the peak
-/// use 48 bytes.
+/// its id use 192 bytes. The map entries of its addresses use 112 bytes. In the sort for the peak,
+/// its two ends use 48 bytes.
 const LIFETIME_BYTES: u64 = 384;
 
 /// A recorded program of PyTorch.
@@ -58,7 +58,7 @@ pub struct DeviceTrace {
     /// The ordinal of the device.
     pub ordinal: usize,
     /// All allocations, with their requested sizes. A time is a step of the recording. The entries
-    /// are steps 1, 2, …; step 0 precedes the recording.
+    /// are the steps from 1 on. Step 0 precedes the recording.
     pub lifetimes: Vec<Lifetime>,
     /// The peak of the requested live bytes. An allocation whose free waits for a stream is live.
     pub peak_live_bytes: u64,

@@ -263,7 +263,8 @@ pub(crate) fn acyclic(definitions: &[Definition]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the name of a function of this module, which is written as `name` or `self::name`.
+/// Returns the name if the path is `name` or `self::name`. Only these paths may refer to functions
+/// of this module.
 fn own_name(path: &Path) -> Option<&Ident> {
     let mut words = path.segments.iter().map(|segment| &segment.ident);
     match (words.next(), words.next(), words.next()) {

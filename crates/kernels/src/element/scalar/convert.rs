@@ -103,8 +103,9 @@ macro_rules! conversions {
     };
 }
 
-/// Implements the conversions of a primitive. The expression `$exact` is the value, or the result
-/// of `sticky`, as an exact `f64`.
+/// Implements the conversions of a primitive. `$exact` is an `f64` that rounds to narrower types
+/// like the value. For 64-bit integers, it is the `sticky` form of the value. For other types, it
+/// is the value itself.
 macro_rules! primitive_conversions {
     ($($type:ident by $entry:ident: $value:ident => $exact:expr;)+) => {
         conversions! {

@@ -85,8 +85,8 @@ pub(in crate::element::scalar) fn f32_to_bf16(value: f32) -> bf16 {
 }
 
 /// Returns the value as an `f32`. An inexact value is rounded to the neighbour whose last bit is 1
-/// (round to odd). If the result is rounded again, to half the bits, the second result equals a
-/// single rounding (Boldo and Melquiond, 2008).
+/// (round to odd). A further rounding to half the bits or fewer then equals a single rounding of
+/// the value (Boldo and Melquiond, 2008).
 #[inline(always)]
 pub(in crate::element::scalar) fn f64_to_odd_f32(value: f64) -> f32 {
     let near = value as f32;

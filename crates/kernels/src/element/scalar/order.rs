@@ -13,8 +13,8 @@ pub trait SortKey: Copy {
     /// Returns the value whose sort key is `key`.
     fn from_key(key: Self::Key) -> Self;
 
-    /// Returns whether [`from_key`](Self::from_key) of the key returns a value with other bits.
-    /// This is the case for −0 and NaN.
+    /// Returns whether the conversion to a key and [back](Self::from_key) changes the bits of the
+    /// value. This is the case for −0 and NaN.
     fn is_merged(self) -> bool;
 }
 

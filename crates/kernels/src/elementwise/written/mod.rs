@@ -1,9 +1,9 @@
 //! The functions that the code of `elementwise!` calls.
 //!
-//! Each function of single elements calls a row of `functions!`. Therefore a written function,
-//! which `elementwise!` declares, returns the same bits as the composition of the built-in
-//! operations. The bits are equal for `f16` and `bf16`, too, because every function and operator
-//! rounds its result to these types.
+//! Each function of single elements calls a row of `functions!`. `elementwise!` declares a *written
+//! function* as a composition of these functions. Therefore a written function and the composition
+//! of the built-in operations return equal bits. The bits are equal for `f16` and `bf16`, too,
+//! because every function and operator rounds its result to these types.
 
 pub mod terms;
 pub mod text;
@@ -14,8 +14,8 @@ macro_rules! elements {
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The functions of single elements. The pass is the last argument, because the other
-        /// arguments' expressions borrow it, too.
+        /// The functions of single elements. Arguments are evaluated in order, and the expressions
+        /// of the other arguments also borrow the pass. Therefore the pass is the last argument.
         pub mod element {
             use crate::elementwise::declare::element;
             use crate::of_kind;

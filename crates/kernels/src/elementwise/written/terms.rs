@@ -155,8 +155,8 @@ macro_rules! elements {
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The functions of single elements. `terms` is the last argument, because the other
-        /// arguments' expressions borrow it, too.
+        /// The functions of single elements. Arguments are evaluated in order, and the expressions
+        /// of the other arguments also borrow `terms`. Therefore `terms` is the last argument.
         pub mod element {
             use super::Term;
             use super::Terms;

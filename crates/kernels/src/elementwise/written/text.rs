@@ -95,7 +95,8 @@ pub const fn constant<T: AnyElement>(value: T) -> Constant {
             .and("cs_bits<f64>(0x")
             .and_digits(bits, 16)
             .and("ull)"),
-        // The cast wraps. It converts the unsigned bits of a negative number to this number.
+        // The cast wraps. Therefore it converts the unsigned bits of a negative number back to the
+        // negative number.
         _ => empty
             .and("cs_cast<")
             .and(T::DTYPE.in_cuda())

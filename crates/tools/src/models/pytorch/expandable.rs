@@ -5,8 +5,8 @@ use super::super::parts::Parts;
 use super::{Class, LARGE_SEGMENT_BYTES, Pool, RANGE_BYTES, SMALL_SEGMENT_BYTES};
 use crate::simulation::DriverCall;
 
-/// A pool with one address range. Its pages are mapped on demand, and unmapped if the device is out
-/// of memory.
+/// A pool with one address range. Its pages are mapped on demand. If the device is out of memory,
+/// free pages are unmapped.
 ///
 /// Invariant: gaps between parts are unmapped pages, so they begin and end at multiples of
 /// `page_bytes`.

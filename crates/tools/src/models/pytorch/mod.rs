@@ -8,17 +8,17 @@
 //!   segment of the large pool has 20 MiB for requests below 10 MiB. For a larger request, its size
 //!   is the request, rounded up to 2 MiB. An expandable segment instead grows at its end, by pages
 //!   of 2 MiB (small pool) or 20 MiB (large pool).
-//! - If a block is larger than the request, its remainder is split off if it is large enough. In
-//!   the small pool and in expandable segments, the remainder must have at least 512 bytes. In
-//!   other segments of the large pool, it must have more than 1 MiB.
+//! - If a block is larger than the request, and the remainder is large enough, the remainder is
+//!   split off. In the small pool and in expandable segments, the remainder must have at least 512
+//!   bytes. In other segments of the large pool, it must have more than 1 MiB.
 //! - A freed block merges with free neighbours in its segment.
 //! - Memory is released only if the device is out of memory. Then all wholly free segments, or all
 //!   free pages of expandable segments, are released, and the request is retried once.
 //!
 //! The model has one stream, and unbounded address ranges. PyTorch's ranges are an eighth larger
-//! than the device's memory; their end matters only for tight limits. The model omits three rules
-//! that are off by default: a maximum size to split, rounding to powers of two, and garbage
-//! collection.
+//! than the device's memory. Their end matters only for tight limits. The model omits three rules
+//! that are off by default. The rules are a maximum size to split, rounding to powers of two, and
+//! garbage collection.
 //!
 //! Sources: PyTorch's notes on CUDA semantics ("Memory management", "Optimizing memory usage with
 //! `PYTORCH_CUDA_ALLOC_CONF`"); Z. DeVito, "A guide to PyTorch's CUDA caching allocator".

@@ -1,5 +1,5 @@
-//! Tests of the model against a naive implementation of its rules, which scans all stretches in
-//! each step. The naive implementation merges stretches only in [`Naive::tidy`].
+//! Tests of the model against a naive implementation of its rules. The naive implementation scans
+//! all stretches in each step, and merges stretches only in [`Naive::tidy`].
 
 use super::{Driver, MIB, Model, ModelBlock, PyTorch};
 

@@ -1,13 +1,13 @@
 //! Branch and bound over the differences of offsets.
 //!
 //! A node is a set of lower bounds on differences, together with the least offsets that satisfy
-//! these bounds. These offsets are a fixed point: each plan of the node has equal or higher
-//! offsets. If no two buffers overlap at the least offsets, the least offsets are the smallest plan
-//! of the node. Otherwise, the search branches on a pair that overlaps. In a plan, the difference
-//! of the pair is in one of the allowed intervals. Each allowed interval adds a bound that the
-//! least offsets of the node violate. A node is pruned if a buffer ends above the bound on the
-//! slab. A node is also pruned if the live bytes of a moment, stacked from their least offsets,
-//! exceed this bound.
+//! these bounds. These offsets are computed as a fixed point. Each plan of the node has equal or
+//! higher offsets. If no two buffers overlap at the least offsets, the least offsets are the
+//! smallest plan of the node. Otherwise, the search branches on a pair that overlaps. In a plan,
+//! the difference of the pair is in one of the allowed intervals. Each allowed interval adds a
+//! bound that the least offsets of the node violate. If a buffer ends above the bound on the slab,
+//! the node is pruned. If the live bytes of a moment, stacked from their least offsets, exceed this
+//! bound, the node is also pruned.
 
 use std::collections::VecDeque;
 
@@ -134,7 +134,7 @@ impl<'a> OffsetSearch<'a> {
     }
 
     /// Requires that identical buffers have ascending offsets. Returns false if no plan satisfies
-    /// this.
+    /// this condition.
     fn order_identical(&mut self, bound: u64) -> bool {
         let mut last = std::collections::HashMap::new();
         for (index, buffer) in (0_u32..).zip(self.buffers) {

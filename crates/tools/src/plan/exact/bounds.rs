@@ -9,11 +9,11 @@ const RECENT: usize = 4;
 /// The search for a section whose unplaced items do not fit.
 ///
 /// Most choices fail in the section in which the previous choices failed. So each choice is first
-/// checked against the most recently failed sections. This check costs a fraction of a placement
-/// with a check of all sections.
+/// checked against the most recently failed sections. This check costs only a fraction of a
+/// placement that is followed by a check of all sections.
 ///
 /// Invariant: `members[s]` contains the items that are live in section `s`. Bit `s` of an item's
-/// mask is set if the item is live in section `s`.
+/// mask records whether the item is live in section `s`.
 #[derive(Debug)]
 pub(super) struct SectionBounds {
     capacity: u64,

@@ -1,8 +1,8 @@
 //! Complete branch-and-bound search for a plan within a capacity, with restarts.
 //!
 //! This is MiniMalloc's search (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
-//! Hardware-Accelerated Machine Learning", ASPLOS 2023); see [`search`]. This module adds restarts,
-//! with a slowly growing node budget and learned weights.
+//! Hardware-Accelerated Machine Learning", ASPLOS 2023), described in [`search`]. This module adds
+//! restarts, with a slowly growing node budget and learned weights.
 
 mod bounds;
 mod search;
@@ -22,8 +22,8 @@ const FIRST_RUN_NODES_PER_ITEM: u64 = 4;
 /// The growth factor of the node budget per run.
 const GROWTH: f64 = 1.01;
 
-/// The reciprocal of the share of nodes that occasional long runs spend. They exist because only a
-/// complete run proves infeasibility.
+/// The reciprocal of the fraction of all nodes that occasional long runs visit. Long runs exist,
+/// because only a complete run proves infeasibility.
 const LONG_RUN_DIVISOR: u64 = 4;
 
 /// The maximum number of items. For more items, the lists of the search would use too much memory.

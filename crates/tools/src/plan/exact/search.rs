@@ -196,7 +196,8 @@ impl Search {
 
     /// Removes the last choice point, whose candidates are exhausted. If the choice point is the
     /// root of its subproblem, the subproblem is infeasible. Then the search jumps back to the
-    /// choice that created the subproblem. It skips subproblems that were solved in between.
+    /// choice that created the subproblem. The jump skips subproblems that were solved after this
+    /// choice.
     fn backjump(&mut self) {
         let Some(choice) = self.choices.pop() else {
             return;
@@ -300,7 +301,8 @@ impl Search {
         self.bounds.fail(&self.state, &rest)
     }
 
-    /// Returns whether the placement of `item` created a cut point, which no unplaced item crosses.
+    /// Returns whether the placement of `item` created a cut point: a border that no unplaced item
+    /// crosses.
     fn decomposes(&self, item: u32) -> bool {
         let sections = self.state.items[item as usize].sections();
         let inner = &self.state.crossing[sections.start..sections.end - 1];

@@ -166,7 +166,7 @@ mod tests {
         let numbers: Vec<u32> = (0..100)
             .map(|_| arena.push(ContainerKind::List, &[]))
             .collect();
-        // The lists are nested; the innermost list is appended first.
+        // The lists are nested. The innermost list is appended first.
         for pair in numbers.windows(2).rev() {
             arena.extend(pair[0], &[Value::ContainerNode(pair[1])]);
         }
@@ -185,7 +185,8 @@ mod tests {
         let numbers = [0; 3].map(|_| arena.push(ContainerKind::List, &[]));
         for round in 0..4 {
             for (at, &number) in numbers.iter().enumerate() {
-                // The last container is extended twice in succession, which creates only one run.
+                // The last container is extended twice in succession. The two extensions create
+                // only one run.
                 for step in 0..=at as i32 / 2 {
                     arena.extend(number, &[Value::Int(round * 10 + step)]);
                 }

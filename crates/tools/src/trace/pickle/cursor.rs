@@ -48,7 +48,7 @@ impl<'a> Cursor<'a> {
         Some(f64::from_be_bytes(bytes))
     }
 
-    /// Reads a text, which follows its length.
+    /// Reads a length, and the text of this length after it.
     pub(super) fn text(&mut self, length_bytes: usize) -> Option<&'a [u8]> {
         let length = self.number(length_bytes)?;
         self.take(usize::try_from(length).ok()?)

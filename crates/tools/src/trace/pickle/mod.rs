@@ -51,7 +51,7 @@ pub(super) enum Scalar<'a> {
     Bool(bool),
     Int(i128),
     Float(f64),
-    /// UTF-8 text. Lone surrogates are exceptions, which Python encodes as three bytes each.
+    /// UTF-8 text. Lone surrogates are exceptions. Python encodes each of them as three bytes.
     Text(&'a [u8]),
     /// Bytes, or an integer that exceeds 128 bits.
     Unused,

@@ -98,7 +98,7 @@ fn what_is_no_pickle_is_refused_with_its_place() {
 
 #[test]
 fn marks_hide_what_is_below() {
-    // `POP` removes a mark if no value is above it.
+    // If no value is above a mark, `POP` removes the mark.
     assert_eq!(read(b"\x80\x02N(0.").unwrap().root(), Value::None);
     assert_eq!(read(b"\x80\x02N(K\x01K\x021.").unwrap().root(), Value::None);
     refused(b"\x80\x02N(00.", 6, "no value on the stack");
@@ -182,8 +182,8 @@ fn lists_grow_by_parts_through_every_reference() {
     assert_eq!(list(inner), [1, 2, 3].map(Value::Int));
 }
 
-/// Returns the pickle of a dictionary that maps the keys `k0`, `k1`, … to 0, 1, …. It is filled in
-/// two steps, and contains `k0` twice.
+/// Returns the pickle of a dictionary that maps the keys `k0`, `k1`, … to 0, 1, …. The dictionary
+/// is filled in two steps, and `k0` is set twice.
 fn dict_of(count: u32) -> Vec<u8> {
     let mut bytes = b"\x80\x02}(".to_vec();
     let entry = |key: u32, number: u32| {

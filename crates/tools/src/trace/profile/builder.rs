@@ -89,7 +89,7 @@ struct ValueNumbers {
 }
 
 impl ValueNumbers {
-    /// Returns the index of a value in `table`. Adds the value if it is new. After a hash
+    /// Returns the index of a value in `table`. If the value is new, adds it. After a hash
     /// collision, the later value is added on each call.
     fn number<T: Eq + Hash>(&mut self, table: &mut Vec<T>, value: T) -> u32 {
         let next = table.len() as u32;

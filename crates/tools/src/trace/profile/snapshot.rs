@@ -24,8 +24,9 @@ const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
 /// The file name of frames whose function alone is known.
 const NO_FILE: &str = "??";
 
-/// The memory that is charged per event, in bytes. The event and its copies use 216 bytes. Its
-/// addresses in maps use some 150 bytes, and its lists and categories in maps some 150 bytes.
+/// The memory that is charged per event, in bytes. The event and its copies use 216 bytes. The map
+/// entries of its addresses use about 150 bytes. The map entries of its lists and categories use
+/// about 150 bytes.
 const EVENT_BYTES: u64 = 512;
 
 /// The memory that is charged per list of frames, without its frames: a line (96 bytes) and table
@@ -57,8 +58,8 @@ struct ProfileReader<'a> {
     categories: HashMap<Value, Option<u32>>,
     /// The live blocks, with the lines of their allocations.
     live: LiveBlocks<Lines>,
-    /// The address and the index of the last event; `None` if it is not a free that the next entry
-    /// may complete.
+    /// The address and the index of the last event, if it is a free that the next entry may
+    /// complete.
     requested: Option<(u64, usize)>,
     /// The address ranges whose initial state is known.
     decided: Reserved,

@@ -66,8 +66,8 @@ pub(in crate::element::scalar::math) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) 
 }
 
 /// Computes x · erfc(a) / 2 with a = −x / √2, where erfc is Sun's. If `a` is large, the relative
-/// slope of erfc is about −2a. The rounding error of `a` then contributes a² units in the last
-/// place, and is corrected.
+/// slope of erfc is about −2a. The rounding error of `a` then contributes up to a² units in the
+/// last place to the result. Therefore this error is corrected.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn gelu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     /// 1 / √2 minus the nearest `f64`.

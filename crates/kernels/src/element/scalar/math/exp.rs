@@ -207,7 +207,7 @@ pub(in crate::element::scalar::math) fn exp_m1_f64<L: Pass>(_pass: &mut L, x: f6
     if x == 0.0 { x } else { less }
 }
 
-/// Returns `scale` · (e^x − 1). The result may be in range even if e^x is not.
+/// Returns `scale` · (e^x − 1). If e^x is out of range, the result may still be in range.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn less_one_scaled<L: Pass>(x: f64, scale: f64) -> f64 {
     let parts = parts_f64::<L>(x);
@@ -220,7 +220,7 @@ pub(in crate::element::scalar::math) fn exp_m1_f32<L: Pass>(pass: &mut L, x: f32
     exp_m1_f64(pass, f64::from(x)) as f32
 }
 
-/// Returns e^x / 2. The result may be in range even if e^x is not.
+/// Returns e^x / 2. If e^x is out of range, the result may still be in range.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn half_exp_f64<L: Pass>(x: f64) -> f64 {
     let parts = parts_f64::<L>(x);

@@ -17,8 +17,8 @@ fn near<L: Pass>(x: f64, square: f64) -> f64 {
     multiply_add::<L, _>(p * square, x, x)
 }
 
-/// Returns the arcsine of `size`, which is |x|, and `true` for |x| ≤ ½. For other x, returns half
-/// the arccosine of |x| and `false`. Half the arccosine is the arcsine of √((1 − |x|) / 2).
+/// Returns the arcsine of |x| and `true`, or half the arccosine of |x| and `false`. `size` is |x|.
+/// For |x| ≤ ½, returns the arcsine. Half the arccosine is the arcsine of √((1 − |x|) / 2).
 #[inline(always)]
 fn folded<L: Pass>(size: f64) -> (f64, bool) {
     let small = size <= 0.5;

@@ -52,7 +52,8 @@ pub(in crate::element::scalar::math) fn powi_f32<L: Pass>(
     power(pass, x, f64::from(exponent))
 }
 
-/// Computes the power with the exponent as an `f64`, which represents a 32-bit integer exactly.
+/// Computes the power with the exponent as an `f64`. The conversion of a 32-bit integer to `f64` is
+/// exact.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn powi_f64(x: f64, exponent: i32) -> f64 {
     x.powf(f64::from(exponent))
@@ -190,8 +191,8 @@ fn halley<L: Pass>(x: f64, t: f64) -> f64 {
     t * (multiply_add::<L, _>(2.0, x, cube) / multiply_add::<L, _>(2.0, cube, x))
 }
 
-/// Refines the estimate to 23 bits by a polynomial, and rounds it so that its square is exact. The
-/// result of one iteration of Newton's method then has an error below 0.67 units in the last place.
+/// Refines an estimate to 23 bits by a polynomial, and rounds it so that its square is exact. One
+/// iteration of Newton's method then reduces the error below 0.67 units in the last place.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     /// 2^54, whose cube root is 2^18.

@@ -7,7 +7,7 @@ macro_rules! rounding {
         $(
             /// Rounds to a whole number. Processors with a fused multiply-add also have a rounding
             /// instruction. For other processors, the function adds and subtracts `WHOLE`. From
-            /// `WHOLE` on, all numbers are whole.
+            /// `WHOLE` on, all numbers are whole, so the addition rounds.
             #[inline(always)]
             pub(in crate::element::scalar::math) fn $round<L: Pass>(_pass: &mut L, x: $type) -> $type {
                 const WHOLE: $type = $whole;
