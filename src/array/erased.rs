@@ -52,7 +52,8 @@ impl AnyArray {
         }
     }
 
-    /// Like [`of_shape`](Self::of_shape), but with the shape of `layout`, which must be contiguous.
+    /// Like [`of_shape`](Self::of_shape), but with the shape of `layout`. `layout` must be
+    /// contiguous.
     #[inline]
     pub(super) fn dense(buffer: Buffer, layout: &Layout, dtype: DType) -> Self {
         let capacity = buffer.size_bytes() / dtype.size_bytes();

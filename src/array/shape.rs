@@ -9,7 +9,7 @@ pub(crate) use cachescope_kernels::walk::MAX_RANK;
 /// The length of an axis that [`Array::reshape`](crate::Array::reshape) infers from the other
 /// lengths, like NumPy's `-1`.
 ///
-/// All other functions treat `INFER` as an ordinary length, which is too large for any array.
+/// All other functions treat `INFER` as an ordinary length. This length is too large for any array.
 ///
 /// # Examples
 ///
@@ -288,7 +288,7 @@ impl Shape {
         dims[..axis].iter().chain(&dims[axis + 1..]).collect()
     }
 
-    /// Returns this shape with `length` as the length of `axis`, which must be below the rank.
+    /// Returns this shape with `length` as the length of `axis`. `axis` must be below the rank.
     pub(crate) fn with(mut self, axis: usize, length: usize) -> Self {
         self.set(axis, length);
         self

@@ -47,7 +47,7 @@ impl<T: AnyElement> Array<T> {
         self.transpose()
     }
 
-    /// Returns a view with the axes in the order of `axes`: axis `i` of the view is axis `axes[i]`
+    /// Returns a view with the axes in the order of `axes`. Axis `i` of the view is axis `axes[i]`
     /// of this array.
     ///
     /// # Examples
@@ -92,7 +92,7 @@ impl<T: AnyElement> Array<T> {
             .map(Self::from_erased)
     }
 
-    /// Returns a view with a new axis of length 1, which is axis `axis` of the view.
+    /// Returns a view with a new axis of length 1. The new axis is axis `axis` of the view.
     ///
     /// # Examples
     ///
@@ -182,8 +182,9 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `selection` does not name every
-    /// axis, an index or a bound lies outside its axis, or a step is 0.
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if new axes raise the rank above 8.
+    /// axis, or if a step is 0. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if an index
+    /// or a bound lies outside its axis. [`InvalidShape`](crate::ErrorKind::InvalidShape) if new
+    /// axes raise the rank above 8.
     #[track_caller]
     pub fn slice(&self, selection: impl AsRef<[SliceInfoElem]>) -> Result<Self> {
         let view = self.erased().slice(selection.as_ref());

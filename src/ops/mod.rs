@@ -19,8 +19,8 @@
 
 /// Calls the function `name` of [`host`] or [`cuda`]: `on_device!(device, touching operands,
 /// name(…))`. The function enqueues work on `operands`. The work is ordered after other streams'
-/// work on the operands' memory. A recording reports the time of the work, with the line that
-/// called the function in which the macro is used.
+/// work on the operands' memory. A recording reports the time and the call site of the work. The
+/// call site is the line that called the function with the macro.
 ///
 /// If the arguments of the two functions differ, write the two calls:
 /// `on_device!(device, touching operands, order => host::f(order, …), cuda::f(order, …))`.

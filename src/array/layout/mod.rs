@@ -11,7 +11,8 @@ use crate::error::{Error, ErrorCode, Result};
 
 pub(crate) use cachescope_kernels::walk::Walk;
 
-/// The shape, the strides and the offset of an array, which define the index of each element.
+/// The shape, the strides and the offset of an array. Together, they define the index of each
+/// element.
 ///
 /// Invariants:
 ///
@@ -28,7 +29,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Returns a walk over the elements of `layouts`, which must have equal shapes.
+    /// Returns a walk over the elements of `layouts`. The layouts must have equal shapes.
     pub(crate) fn walk<const K: usize>(layouts: [&Self; K]) -> Walk<K> {
         let dims = layouts[0].dims();
         assert!(
@@ -261,7 +262,7 @@ fn are_nested(axes: impl Iterator<Item = (usize, isize)>) -> bool {
             if step <= reach {
                 return false;
             }
-            // The sum saturates only if the array has no elements.
+            // If the array has elements, the sum does not saturate.
             reach = reach.saturating_add(step.saturating_mul(length - 1));
         }
     }

@@ -18,8 +18,9 @@ impl Layout {
     /// The errors name `operation` and the shape.
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `parts` does not name every axis,
-    /// an index or a bound lies outside its axis, or a step is 0.
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if new axes raise the rank above 8.
+    /// or if a step is 0. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if an index or a
+    /// bound lies outside its axis. [`InvalidShape`](crate::ErrorKind::InvalidShape) if new axes
+    /// raise the rank above 8.
     #[track_caller]
     pub(crate) fn slice(&self, operation: &str, parts: &[SliceInfoElem]) -> Result<Self> {
         let named = parts.iter().filter(|part| !part.is_new_axis()).count();
@@ -34,7 +35,7 @@ impl Layout {
         }
         let of = (operation, &self.shape);
         // Indexed axes are removed after all ranges are selected, and new axes are inserted last.
-        // An intermediate layout then exceeds the maximum rank only if the result does.
+        // So if the result has at most the maximum rank, every intermediate layout does, too.
         let mut sliced = *self;
         let (mut axis, mut dropped) = (0, [false; MAX_RANK]);
         for part in parts {
@@ -72,7 +73,7 @@ impl Layout {
     }
 
     /// Restricts an axis to `start..end;step`. An error names the operation and the operand's
-    /// shape, which are in `of`.
+    /// shape. Both are in `of`.
     #[track_caller]
     pub(super) fn select_range(
         &mut self,
@@ -115,7 +116,7 @@ impl Layout {
     }
 
     /// Restricts an axis to one index. The length of the axis becomes 1. An error names the
-    /// operation and the operand's shape, which are in `of`.
+    /// operation and the operand's shape. Both are in `of`.
     #[track_caller]
     fn select_index(&mut self, of: (&str, &Shape), axis: usize, index: isize) -> Result<()> {
         let length = self.dims()[axis];

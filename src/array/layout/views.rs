@@ -47,10 +47,10 @@ impl Layout {
         Ok(self.reordered(&axes[..self.ndim()]))
     }
 
-    /// Returns the layout with a new axis of length 1, which is axis `axis` of the result.
+    /// Returns the layout with a new axis of length 1. The new axis is axis `axis` of the result.
     #[track_caller]
     pub(crate) fn unsqueeze(&self, axis: isize) -> Result<Self> {
-        // `axis` is an axis of the result, which has one axis more than this layout.
+        // `axis` is an axis of the result. The result has one axis more than this layout.
         let rank = self.ndim() + 1;
         match count_from(axis, rank).filter(|&at| at < rank) {
             Some(at) => self.inserted(at).map_err(|error| error.of("unsqueeze")),
@@ -193,13 +193,14 @@ impl Layout {
         }))
     }
 
-    /// Returns the layout of all windows of `sizes` elements along the last `sizes.len()` axes.
-    /// These axes then index the windows. New axes at the end index the elements of a window.
+    /// Returns the layout of all windows of `sizes` elements along the last `sizes.len()` axes. In
+    /// the result, these axes index the windows. New axes at the end index the elements of a
+    /// window.
     ///
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if there are more sizes than axes, or if a
-    /// size is longer than its axis; [`InvalidShape`](ErrorKind::InvalidShape) if the rank would be
+    /// size is longer than its axis. [`InvalidShape`](ErrorKind::InvalidShape) if the rank would be
     /// above 8, or if the size overflows.
     #[track_caller]
     pub(crate) fn windows(&self, sizes: &[usize]) -> Result<Self> {

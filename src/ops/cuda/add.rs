@@ -2,14 +2,14 @@
 //!
 //! The sum of floats depends on the order of its terms. The terms are added in the order of the
 //! indices, like on the host. Therefore one thread adds all values of an element of the target, and
-//! no floats are added atomically. Writes use the same kernels, so that the last of several values
-//! for one element remains.
+//! no floats are added atomically. Writes use the kernels for floats, so that the last of several
+//! values for one element remains.
 //!
 //! The sum of integers does not depend on the order of its terms. Therefore one thread per value
 //! adds the value atomically. The time depends on the number of values alone. For floats, the
 //! indexed axis of the target may be divided into ranges, with one block per range. Each block
-//! reads all indices. The kernel takes longest if the indexed axis is long and the target has no
-//! other axes.
+//! reads all indices. If the indexed axis is long and the target has no other axes, the kernel
+//! takes longest.
 
 use super::copy::{WordKernel, Words, source, word_of};
 use super::launch::{THREADS, grid_of, launch};
@@ -82,8 +82,8 @@ impl Item {
         }
     }
 
-    /// Returns the bits of a kernel's form that identify the item. They are above the bits of the
-    /// numbering.
+    /// Returns the bits of a kernel's form that identify the item. These bits are above the bits of
+    /// the numbering.
     fn form(self) -> u32 {
         match self {
             Self::Summand(dtype) => 1 << 4 | (dtype as u32) << 5,
@@ -91,7 +91,8 @@ impl Item {
         }
     }
 
-    /// Returns the CUDA C++ definitions of `item_t` and of `scattered`, which updates an element.
+    /// Returns the CUDA C++ definitions of `item_t` and of `scattered`. The function `scattered`
+    /// updates an element.
     fn text(self) -> String {
         let with = match self {
             Self::Summand(_) => "cs_add(old, value)",
@@ -120,8 +121,8 @@ struct Scattered {
 }
 
 /// The division of a walk into lanes. The positions of a lane differ only on axes along which the
-/// target has stride 0. Their indices select elements along the indexed axis of the target, in the
-/// order of the walk. Different lanes reach different elements of the target.
+/// target has stride 0. The indices of these positions select elements along the indexed axis of
+/// the target, in the order of the walk. Different lanes reach different elements of the target.
 #[derive(Debug)]
 struct Division {
     /// The walk over lanes that have different indices.
@@ -172,7 +173,8 @@ impl Division {
 }
 
 /// Marker types that distinguish the kernels. A kernel of `InAnyOrder` is for all integers of one
-/// size. A kernel of `ByLanes` or `ByRanges` is for one [`Item`], which is part of the form.
+/// size. A kernel of `ByLanes` or `ByRanges` is for one [`Item`]. The kernel's form identifies the
+/// item.
 struct InAnyOrder;
 struct ByLanes;
 struct ByRanges;

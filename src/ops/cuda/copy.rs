@@ -137,7 +137,7 @@ pub(super) unsafe fn copy(
     if count == 1 || walk.axes().eq([(count, [1, 1])]) {
         let [first, target] = walk.first();
         let bytes = (count * from.bytes) as u64;
-        // SAFETY: by this function's contract, the walk stays within both memories. It is one
+        // SAFETY: by this function's contract, the walk stays within both memories. The walk is one
         // contiguous range of `count` elements.
         let copy = |stream| unsafe { order.gpu.copy(stream, from.at(first), to.at(target), bytes) };
         return order.queue(copy);

@@ -258,8 +258,7 @@ impl Transform {
             to,
         };
         // SAFETY: the caller made the plan for the layouts of the memory at `from` and at `to`. The
-        // memory at `to` and the work area are new, and only work in the order of the stream uses
-        // them.
+        // memory at `to` and the work area are new. Only work in the order of the stream uses them.
         order.queue(|stream| unsafe {
             let workspace = DevicePtr(workspace.address());
             order.gpu.transform(stream, &call, workspace)

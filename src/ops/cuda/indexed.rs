@@ -77,7 +77,7 @@ fn pick_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("picking by indices", numbering, bytes, &text)
 }
 
-/// Returns the number of elements of a word. It is above 1 only if each index selects a whole row.
+/// Returns the number of elements of a word. Unless each index selects a whole row, this is 1.
 fn whole_words(from: Words, to: Words, axis: Axis, walk: &Walk<2>) -> usize {
     let (length, steps) = walk.row();
     if steps != [1, 0] {

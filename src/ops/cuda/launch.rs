@@ -10,14 +10,14 @@ pub(super) const THREADS: u32 = 256;
 /// The maximum number of blocks along x that CUDA launches.
 const MOST_BLOCKS: u32 = i32::MAX as u32;
 
-/// Enqueues a kernel in `order`. `source` is called only if the kernel has not been compiled yet.
+/// Enqueues a kernel in `order`. If the kernel has not been compiled yet, calls `source`.
 ///
 /// The arguments contain memory addresses, not handles. A handle would prevent the reuse of its
-/// block. The kernel may rely on three guarantees. First, the memory at the addresses stays
-/// reserved. A segment is released only when the streams that used its blocks are done. Second, the
-/// operands were written before, and nothing else writes to them while the kernel runs. The stream
-/// of the kernel is ordered after the other streams that use its operands. Third, the next use of
-/// the memory is ordered after the kernel.
+/// block until the kernel has run. The kernel may rely on three guarantees. First, the memory at
+/// the addresses stays reserved. A segment is released only when the streams that used its blocks
+/// are done. Second, the operands were written before, and nothing else writes to them while the
+/// kernel runs. The stream of the kernel is ordered after the other streams that use its operands.
+/// Third, the next use of the memory is ordered after the kernel.
 ///
 /// Architecture invariant: each caller defines the source and the arguments together, so that they
 /// agree in number, size and meaning. The caller takes the addresses from arrays. The layouts of

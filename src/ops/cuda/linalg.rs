@@ -1,6 +1,6 @@
 //! Factorizations by cuSOLVER, which stores matrices in column-major order.
 //!
-//! To cuSOLVER, a row-major matrix is its transpose. If the factors of the transpose yield the
+//! cuSOLVER reads a row-major matrix as its transpose. If the factors of the transpose yield the
 //! factors of the matrix, the operand is copied without a transposition. The results are then in
 //! row-major order. Otherwise, the copy is transposed. cuSOLVER processes one matrix per call. Its
 //! workspace is an ordinary buffer.
@@ -270,8 +270,8 @@ pub(in crate::ops) fn lu_factors(
 }
 
 /// Returns the lower Cholesky factors of the matrices of `a`, and a status for each matrix.
-/// cuSOLVER computes upper factors in column-major order, which are lower factors in row-major
-/// order.
+/// cuSOLVER computes upper factors in column-major order. In row-major order, these are lower
+/// factors.
 #[track_caller]
 pub(in crate::ops) fn cholesky_factors(
     order: CudaOrder<'_>,
@@ -323,7 +323,7 @@ pub(in crate::ops) fn qr_factors(order: CudaOrder<'_>, a: Operand<'_>) -> Result
 
 /// Returns the singular values of the matrices of `a`, and a status for each matrix. If `wanted`,
 /// also returns the singular vectors. `of_values`, `of_u` and `of_vt` are the shapes of the
-/// results. cuSOLVER requires at least as many rows as columns, so wide matrices are transposed.
+/// results. cuSOLVER requires at least as many rows as columns. So wide matrices are transposed.
 #[track_caller]
 pub(in crate::ops) fn singular_values(
     order: CudaOrder<'_>,
@@ -413,7 +413,7 @@ fn svd_into(
 
 /// Returns the eigenvalues of the symmetric matrices of `a`, and a status for each matrix. If
 /// `wanted`, also returns the eigenvectors. cuSOLVER reads the upper triangles in column-major
-/// order, which are the lower triangles of `a`.
+/// order. In row-major order, these are the lower triangles of `a`.
 #[track_caller]
 pub(in crate::ops) fn eigenvalues(
     order: CudaOrder<'_>,

@@ -36,7 +36,7 @@ pub(super) fn computed(
     laid_out(device, dtype, Layout::contiguous(shape)?, write)
 }
 
-/// Returns a new array like [`computed`], but of `layout`, which must be dense from index 0.
+/// Returns a new array like [`computed`], but of `layout`. `layout` must be dense from index 0.
 #[track_caller]
 pub(super) fn laid_out(
     device: &Device,

@@ -1,17 +1,17 @@
 //! The execution of expressions by CUDA devices.
 //!
-//! The source of a kernel is CUDA C++ with three parts: the prelude, the expression as a function
-//! of an element index ([`Program`](program::Program)), and the operation on the elements. A kernel
-//! is compiled before its first launch.
+//! The source of a kernel is CUDA C++ with three parts. The first part is the prelude. The second
+//! part computes the expression at an element index ([`Program`](program::Program)). The third part
+//! is the operation on the elements. A kernel is compiled before its first launch.
 //!
 //! Architecture invariant: [`launch`](launch::launch) launches every kernel, and only submodules of
 //! this module call it.
 //!
 //! Architecture invariant: no function here is generic over an element type, so that each function
-//! is compiled once. Operands are [`Operand`](crate::ops::expression::tree::Operand)s, new arrays
-//! are [`AnyArray`](crate::array::AnyArray)s. If the source of a kernel depends on the element
-//! type, the kernel's key contains this type. Only the constructors of `ReductionKernels` and
-//! `FillKernels` are generic. They are evaluated at compile time.
+//! is compiled once. Operands are [`Operand`](crate::ops::expression::tree::Operand)s, and new
+//! arrays are [`AnyArray`](crate::array::AnyArray)s. If the source of a kernel depends on the
+//! element type, the kernel's key contains this type. Only the constructors of `ReductionKernels`
+//! and `FillKernels` are generic. These constructors are evaluated at compile time.
 
 mod add;
 mod code;

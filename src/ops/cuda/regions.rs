@@ -135,7 +135,7 @@ pub(in crate::ops) fn on_diagonal(
     let write = |output: Output| {
         let output = Words::new(output, array.dtype);
         let bytes = (output.limit * output.bytes) as u64;
-        // SAFETY: `output` is a new array of `bytes` bytes, which nothing else uses.
+        // SAFETY: `output` is a new array of `bytes` bytes. Nothing else uses this array.
         order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })?;
         // SAFETY: the walk visits the elements of `array`, and as many elements of a diagonal of
         // `output`. `output` is new, and `queue` orders this copy after the fill.

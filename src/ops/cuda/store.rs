@@ -11,7 +11,7 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 use crate::ops::order::aliasing::Overwritable;
 
-/// Overwrites the elements of `target` with the elements of `graph`, which has an equal shape.
+/// Overwrites the elements of `target` with the elements of `graph`. The shapes must be equal.
 /// Nothing else may use the memory of `target`. Each thread reads all operands at an index before
 /// it writes at this index.
 #[cfg(any(feature = "fft", feature = "linalg"))]

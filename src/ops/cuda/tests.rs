@@ -1,4 +1,4 @@
-//! Tests of programs and of kernel sources. They need no device.
+//! Tests of programs and of kernel sources. The tests need no device.
 
 use half::{bf16, f16};
 use ndarray::s;

@@ -15,9 +15,10 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::aliasing::{Obstacle, Overwritable, Target};
 
-/// Sums `contribution` over the axes that `layout` lacks or broadcasts. An axis is broadcast if
-/// `layout` repeats an element along it. An axis is also broadcast if `layout` has one element
-/// along it, and `contribution` has several. A sum has the type of [`DType::computed_in`].
+/// Sums `contribution` over the axes that `layout` lacks or broadcasts. If `layout` repeats an
+/// element along an axis, the axis is broadcast. If `layout` has one element along an axis, and
+/// `contribution` has several, the axis is broadcast, too. A sum has the type of
+/// [`DType::computed_in`].
 #[track_caller]
 pub(super) fn reduced(contribution: AnyArray, layout: &Layout) -> Result<AnyArray> {
     let lead = contribution.layout.ndim() - layout.ndim();
@@ -72,8 +73,8 @@ fn permutation(part: &Layout, whole: &Layout) -> Option<Vec<usize>> {
     Some(axes)
 }
 
-/// Adds the elements of `contribution` to `sum`, in `dtype`. Adds in place, unless `sum` has
-/// another type or shares its memory.
+/// Adds the elements of `contribution` to `sum`, in `dtype`. If `sum` has the type `dtype` and does
+/// not share its memory, adds in place.
 #[track_caller]
 pub(super) fn added(
     sum: AnyArray,
@@ -299,7 +300,7 @@ pub(super) fn copied(sum: &AnyArray, whole: &Layout) -> Result<AnyArray> {
     Ok(AnyArray::of_shape(buffer, whole.shape(), sum.dtype))
 }
 
-/// Returns the expression of the sum of one or two operands, which are converted to `dtype`.
+/// Returns the expression of the sum of one or two operands. The operands are converted to `dtype`.
 #[track_caller]
 fn sum_graph<'a>(operands: &[Operand<'a>], dtype: DType) -> Result<ExpressionGraph<'a>> {
     let mut graph = ExpressionGraph::empty();

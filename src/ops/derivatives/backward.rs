@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use super::distinct_parts::DistinctParts;
 use crate::error::Result;
 
-/// The gradients of a step's results, by result index. A gradient is `None` if nothing was computed
-/// from its result.
+/// The gradients of a step's results, by result index. If nothing was computed from a result, its
+/// gradient is `None`.
 pub(crate) type Upstream = SmallVec<[Option<AnyArray>; 1]>;
 
 /// The function that passes the gradients of a step's results back to the values that the step
@@ -49,8 +49,8 @@ pub(crate) struct BackwardStep {
     /// True if the step takes the unrounded gradient of a narrow result. The step passes the
     /// gradient on, or converts it.
     pub(crate) takes_unrounded: bool,
-    /// The operation's name if its gradients have no derivatives. This is the case if the operation
-    /// saved an array other than its operands and results.
+    /// The operation's name, if its gradients have no derivatives. If the operation saved an array
+    /// other than its operands and results, its gradients have no derivatives.
     pub(crate) only_once: Option<&'static str>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Gradients {
     pub(super) sums: HashMap<u32, GradientSum, BuildHasherDefault<NumberHasher>>,
     /// The values that the current step contributed to, if gradients are checked for NaN.
     pub(super) touched: Option<Vec<u32>>,
-    /// True if a tape tracks the sums, so that nothing is written in place.
+    /// True if a tape tracks the sums. Tracked sums are not written in place.
     pub(super) are_tracked: bool,
     /// The provider of memory for some gradients.
     pub(super) placer: Option<Rc<dyn Placer>>,
@@ -69,7 +69,7 @@ pub(crate) struct Gradients {
 /// The sum of the contributions to one gradient.
 ///
 /// Invariants: the arrays have the shape of the value. `array` has the value's type or the type
-/// that it is computed in. `more` is `Some` only if both arrays are narrow.
+/// that the value is computed in. If `more` is `Some`, both arrays are narrow.
 #[derive(Debug)]
 pub(super) struct GradientSum {
     pub(super) array: AnyArray,

@@ -12,8 +12,8 @@ const MOST: usize = 8;
 pub(super) struct DistinctParts(SmallVec<[Layout; 1]>);
 
 impl DistinctParts {
-    /// Adds a part, which repeats no element. Returns `None` if it may overlap another part, or if
-    /// there are too many parts.
+    /// Adds a part. The part must not repeat an element. Returns `None` if it may overlap another
+    /// part, or if there are too many parts.
     pub(super) fn with(mut self, part: &Layout) -> Option<Self> {
         let mut joined = None;
         for (number, own) in self.0.iter().enumerate() {

@@ -25,7 +25,7 @@ type DerivedList<'a> = SmallVec<[&'a Derived; 4]>;
 pub(super) struct Derivation<Saved = SavedArray> {
     pub(super) joint: GraphTemplate,
     pub(super) derived: Vec<Derived>,
-    /// The saved operands, by operand index. An operand is `None` if no gradient reads it.
+    /// The saved operands, by operand index. If no gradient reads an operand, its entry is `None`.
     pub(super) saved: Vec<Option<Saved>>,
     /// The shape that all nodes broadcast to.
     pub(super) shape: Shape,
@@ -188,9 +188,9 @@ impl Derivation<AnyArray> {
         sum_of(graph, &self.shape, axes)
     }
 
-    /// Returns the results of `graph`. A single result overwrites `spare` if type and shape are
-    /// equal, and no other handle shares the memory of `spare`. The expression graph may read
-    /// `spare` as an operand.
+    /// Returns the results of `graph`. A single result overwrites `spare` if their types and shapes
+    /// are equal. This also requires that no other handle shares the memory of `spare`. The
+    /// expression graph may read `spare` as an operand.
     #[track_caller]
     fn evaluated(
         &self,

@@ -3,12 +3,12 @@
 //! # Gradients in place
 //!
 //! A step owns the gradients of its results, and nothing reads them after the step. If an
-//! expression computes one gradient, it writes this gradient over the gradient of its result. This
-//! requires that no other handle shares the memory. (A gradient that passes an addition unchanged
-//! has several handles.) Tracked gradients are never overwritten. If one pass computes several
-//! gradients, only one of them could reuse memory. A separate pass for this gradient would cost
-//! more than the memory is worth. The gradient rule of `cross_entropy` also tests for other
-//! handles, and then overwrites the logits with their gradient.
+//! expression computes one gradient, it writes this gradient over the gradient of its result. If
+//! another handle shares the memory, the gradient is not overwritten. (A gradient that passes an
+//! addition unchanged has several handles.) Tracked gradients are never overwritten. If one pass
+//! computes several gradients, only one of them could reuse memory. A separate pass for this
+//! gradient would cost more than the memory is worth. If no other handle shares the logits, the
+//! gradient rule of `cross_entropy` overwrites them with their gradient.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -196,8 +196,8 @@ impl Gradients {
         copied(&gradient, &dense).map(Some)
     }
 
-    /// Adds a contribution of the type [`DType::computed_in`]. Rounds the contribution unless the
-    /// step of the value takes unrounded gradients.
+    /// Adds a contribution of the type [`DType::computed_in`]. Unless the step of the value takes
+    /// unrounded gradients, rounds the contribution.
     #[track_caller]
     pub(crate) fn add_unrounded(&mut self, to: Tracked, sum: AnyArray) -> Result<()> {
         let (dtype, is_taken_unrounded) =

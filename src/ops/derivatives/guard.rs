@@ -55,7 +55,7 @@ pub(super) fn pop() -> Option<TapeStep> {
 pub(crate) struct FirstRun {
     /// The number of steps before the function.
     from: usize,
-    /// The guard of the active mode, which ends before the steps are removed.
+    /// The guard of the active mode. The mode ends before the steps are removed.
     active: Option<Pause>,
 }
 

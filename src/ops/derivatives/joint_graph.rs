@@ -55,8 +55,8 @@ impl GraphTemplate {
         self.converted(node, dtype.computed_in())
     }
 
-    /// Returns the sum of a gradient's contributions, and the condition of the sum. The sum counts
-    /// if any contribution counts.
+    /// Returns the sum of a gradient's contributions, and the condition of the sum. If any
+    /// contribution counts, the sum counts.
     pub(super) fn sum_where_counted(
         &mut self,
         parts: &Contributions,
@@ -88,7 +88,7 @@ impl GraphTemplate {
     }
 
     /// Returns the condition under which an operand of a call counts. `counts` is the condition of
-    /// the call. An operand of a select counts only if its branch was chosen.
+    /// the call. Only the chosen branch of a select counts.
     pub(super) fn counts(
         &mut self,
         call: &Call,

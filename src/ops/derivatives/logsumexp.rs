@@ -26,8 +26,8 @@ struct SoftmaxNodes {
 /// the gradient of `result`. `upstream` and `result` are broadcast over the reduced axes.
 ///
 /// The softmax of the elements is a separate step of the tape. So [`Rule::Softmax`] computes the
-/// derivatives of the gradient. Its two subtractions are accurate even if one element is far above
-/// all other elements.
+/// derivatives of the gradient. The two subtractions of this rule are accurate, even if one element
+/// is far above all other elements.
 #[track_caller]
 pub(super) fn pass_back_by_softmax(
     (mut derivation, forward): (Derivation<AnyArray>, &Forward),

@@ -93,8 +93,8 @@ fn unsupported(used: Use) -> Error {
     Error::new(ErrorCode::Gradient, text)
 }
 
-/// Returns the value of the expression `tree` if an operand is tracked. Operations call this
-/// function if their rules take only arrays.
+/// Returns the value of the expression `tree` if an operand is tracked. If an operation's rule
+/// takes only arrays, the operation calls this function.
 #[inline]
 #[track_caller]
 pub(super) fn tracked_value(tree: &dyn Tree) -> Result<Option<AnyArray>> {
@@ -230,8 +230,8 @@ pub(crate) fn backward(seeds: Seeds, from: usize) -> Result<Gradients> {
 }
 
 /// Like [`backward`], but adds to `gradients`, which must be empty. The placer of `gradients` may
-/// provide memory for some gradients. Calls `see` with the gradients after each step. A gradient is
-/// complete if no remaining step of the tape reads its value.
+/// provide memory for some gradients. Calls `see` with the gradients after each step. When no
+/// remaining step of the tape reads a value, the value's gradient is complete.
 #[track_caller]
 pub(crate) fn backward_in_places(
     seeds: Seeds,

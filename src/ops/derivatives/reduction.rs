@@ -88,7 +88,8 @@ impl Derivative for Rule {
                 (gradient, [Some(share), None])
             }
             Self::Norm => ((g * (x / r)).only_where(r.not_equal(0.0)), [None, None]),
-            // The sums are means, because a sum may be beyond the range of the type.
+            // Each summand is multiplied by 1 / `count`, so the sums are means. Without this
+            // factor, a sum may be beyond the range of the type.
             Self::Variance => {
                 let apart = x - s;
                 let gradient = g * ((apart - t) * (2.0 / count));
@@ -106,9 +107,9 @@ impl Derivative for Rule {
             }
             Self::LogSoftmax => {
                 // If a share is above ½, 1 − share is computed as the sum of the other shares. The
-                // first sum adds complex numbers. The gradients of the other elements are their
-                // real parts, and the shares are their imaginary parts. The second sum is the
-                // gradient of the element with the share above ½.
+                // first sum adds a complex number for each other element. Its real part is the
+                // element's gradient, and its imaginary part is the element's share. The second sum
+                // is the gradient of the element with the share above ½.
                 let share = r.exp();
                 let most = r.gt(r.constant(MOST));
                 let zero = g.constant(0.0);
@@ -170,8 +171,8 @@ pub(in crate::ops) type SoftmaxOf = fn(&ExpressionGraph<'_>, usize) -> Result<An
 pub(in crate::ops) struct TrackedReduction(Option<RunningReduction>);
 
 enum RunningReduction {
-    /// A reduction to a position, a count or a truth value. It is piecewise constant, so that it
-    /// has no gradient.
+    /// A reduction to a position, a count or a truth value. The reduction is piecewise constant, so
+    /// it has no gradient.
     Constant(#[expect(dead_code, reason = "held for its drop")] Pause),
     DerivedReduction(Box<DerivedReduction>),
 }
@@ -459,8 +460,8 @@ fn reduced_again(
     reduced_by(reduction.at(graph.first().dtype), graph, (shape, axes))
 }
 
-/// Returns the sums of `graph` along `axes`, which have length 1 in the result. `graph` has the
-/// shape `shape` and a type that gradients are computed in.
+/// Returns the sums of `graph` along `axes`. In the result, these axes have length 1. `graph` has
+/// the shape `shape` and a type that gradients are computed in.
 #[track_caller]
 pub(super) fn sum_of(
     graph: &ExpressionGraph<'_>,

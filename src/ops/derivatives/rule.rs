@@ -1,4 +1,4 @@
-//! Steps with an explicit gradient rule, which is written beside the operation.
+//! Steps with an explicit gradient rule. The rule is written beside the operation.
 
 use std::rc::Rc;
 
@@ -347,11 +347,12 @@ impl RunningRule {
     }
 }
 
-/// The gradients that a rule returns for the operands; `None` for an operand without a gradient.
+/// The gradients that a rule returns for the operands. For an operand without a gradient, the entry
+/// is `None`.
 type Contributions = SmallVec<[Option<AnyArray>; 3]>;
 
-/// Returns the rule of an operation with one result. The rule runs only if the result has a
-/// gradient.
+/// Returns the rule of an operation with one result. If the result has no gradient, the rule does
+/// not run.
 fn one_gradient<R, C>(rule: R) -> Box<dyn GradientRule>
 where
     R: FnOnce(AnyArray) -> Result<Vec<C>> + Clone + 'static,

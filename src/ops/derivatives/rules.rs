@@ -5,15 +5,15 @@
 //! one side, or follows other libraries. |x| has the derivative 0 at 0, as in PyTorch. A maximum of
 //! two equal values gives each operand half of the gradient, as in PyTorch and JAX.
 //!
-//! The gradient of a complex number x + i y is ∂/∂x + i ∂/∂y, as in PyTorch: the direction that a
-//! step of gradient descent subtracts. If a function has a complex derivative, the gradient is
-//! multiplied by the conjugate of the derivative (Hjørungnes and Gesbert 2007, "Complex-valued
-//! matrix differentiation").
+//! The gradient of a complex number x + i y is ∂/∂x + i ∂/∂y, as in PyTorch. A step of gradient
+//! descent subtracts a multiple of this gradient. If a function has a complex derivative, the
+//! gradient is multiplied by the conjugate of the derivative (Hjørungnes and Gesbert 2007,
+//! "Complex-valued matrix differentiation").
 //!
 //! If the derivative is a normal number, a row is accurate to a few units in the last place:
 //!
 //! - A row squares or multiplies operands only if the function does, or if the product is in range.
-//!   It multiplies a gradient by one factor after the other.
+//!   A row multiplies a gradient by one factor at a time.
 //! - A row reads the result only if the result has all digits of the derivative. If a function is
 //!   flat in a range, its row reads the argument. For example, two sigmoids compute 1 − tanh² x.
 //! - For `f16` and `bf16`, a row computes the result again in `f32`, unless it needs only the sign
@@ -34,8 +34,8 @@ use crate::ops::expression::template::GraphTemplate;
 use cachescope_kernels::elementwise::call::{Call, Calls};
 use cachescope_kernels::elementwise::operation::Operation;
 
-/// The nodes of the gradients of a function's operands. A node is `None` if the operand's
-/// derivative does not exist or is zero everywhere.
+/// The nodes of the gradients of a function's operands. If an operand's derivative does not exist
+/// or is zero everywhere, its node is `None`.
 pub(super) type Partials = SmallVec<[Option<u32>; 4]>;
 
 macro_rules! rules {
@@ -189,7 +189,7 @@ fn of_angle<'g>(scaled: JointValue<'g>, y: JointValue<'g>, x: JointValue<'g>) ->
 }
 
 /// Returns exp(−x² · `factor`) for a factor of ½ or 1. Compensates the rounding error of x². Far
-/// from 0, this error would be many units in the last place of the result.
+/// from 0, this error would change the result by many units in the last place.
 fn bell(x: JointValue<'_>, factor: f64) -> JointValue<'_> {
     let x = limited(x);
     let square = x.square();
@@ -213,7 +213,8 @@ fn gelu_slope<'g>(x: JointValue<'g>, r: JointValue<'g>) -> JointValue<'g> {
 
 /// Returns the gradient of x to the power of an integer.
 fn of_power(x: JointValue<'_>, n: JointValue<'_>, g: JointValue<'_>) -> Partials {
-    // `one` is 0 if n is 0. An exponent of −1 would multiply 0 by an infinite power, which is NaN.
+    // If n is 0, `one` is 0, so that the exponent is not −1. At x = 0, a power of −1 is infinite,
+    // and 0 times infinity is NaN.
     let one = n.not_equal(0.0).cast(n.dtype());
     let power = match n.may_be(i32::MIN) {
         false => x.powi(n - one),

@@ -3,8 +3,9 @@
 //! A contribution to the gradient of a narrow value, `f16` or `bf16`, may be rounded to the value's
 //! type. A running sum must not be rounded, because it would lose small contributions. So the sum
 //! is stored in the type of [`DType::computed_in`], and is rounded once, when the gradient is
-//! taken. Three cases need no wide memory: one contribution; two contributions, which are added
-//! when the gradient is taken; contributions to disjoint parts.
+//! taken. Three cases need no wide memory. First, there is one contribution. Second, there are two
+//! contributions, and they are added when the gradient is taken. Third, the contributions are to
+//! disjoint parts.
 
 use super::adding::{added, added_to_part, own, summed, tracked_part};
 use super::backward::GradientSum;
@@ -19,7 +20,7 @@ pub(super) struct ValueOfSum {
     pub(super) dtype: DType,
     /// The layout of the value, from offset 0.
     pub(super) whole: Layout,
-    /// True if a tape tracks the sum, so that nothing is written in place.
+    /// True if a tape tracks the sum. A tracked sum is not written in place.
     pub(super) is_tracked: bool,
 }
 

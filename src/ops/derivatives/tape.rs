@@ -60,7 +60,7 @@ pub(crate) struct TrackedValue {
 
 /// A recorded operation, with its backward pass.
 pub(crate) struct TapeStep {
-    /// The value indices of the results; `None` for results that are not tracked.
+    /// The value indices of the results. If a result is not tracked, its entry is `None`.
     pub(crate) results: SmallVec<[Option<u32>; 1]>,
     pub(crate) back: BackwardStep,
     pub(crate) call_site: &'static Location<'static>,
@@ -108,7 +108,7 @@ pub(crate) fn has_tape() -> bool {
     with_tape(|_| ()).is_some()
 }
 
-/// Returns the error of `function`, which begins a tape while the thread has another tape.
+/// Returns the error for a call of `function` that would begin a second tape on its thread.
 #[cold]
 fn nested(function: &str, outer: Origin) -> Error {
     let Origin {
@@ -251,7 +251,7 @@ fn track_value(buffer: Buffer, (layout, dtype): (&Layout, DType), is_variable: b
     buffer.with_value_id(value_id)
 }
 
-/// Makes the value `index` a variable if the equal value `outer` is a variable. If `outer` is only
+/// If the equal value `outer` is a variable, makes the value `index` a variable. If `outer` is only
 /// a part of its value, returns false and does nothing.
 pub(super) fn saves_like(index: u32, outer: &Tracked) -> bool {
     let is_whole = |tape: &mut Tape| {

@@ -35,8 +35,8 @@ impl Total {
     }
 }
 
-/// The Euclidean norm of the elements of all arrays in `f64`, on the device of the first array. An
-/// intermediate result overflows only if the norm overflows.
+/// The Euclidean norm of the elements of all arrays in `f64`, on the device of the first array. If
+/// the norm does not overflow, no intermediate result overflows.
 #[derive(Default)]
 pub(crate) struct GlobalNorm(Option<Array<f64>>);
 

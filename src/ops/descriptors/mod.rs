@@ -1,5 +1,5 @@
-//! Descriptions of operations for the kernels of the host and of CUDA devices. They are plain data
-//! over shapes and layouts, such as the lanes of a reduction.
+//! Descriptions of operations for the kernels of the host and of CUDA devices. The descriptions are
+//! plain data over shapes and layouts, such as the lanes of a reduction.
 
 mod copies;
 #[cfg(feature = "linalg")]

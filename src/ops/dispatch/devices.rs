@@ -1,4 +1,4 @@
-//! The device of an operation, which is the device of all its operands.
+//! The device of an operation: the device of all its operands.
 
 use std::borrow::Cow;
 
@@ -100,8 +100,8 @@ fn names_of_operands(count: usize) -> [&'static str; MOST_OPERANDS] {
     }
 }
 
-/// Returns the device that `operation` runs on: the device of its operands, or the current device
-/// if there are no operands.
+/// Returns the device that `operation` runs on: the device of its operands. If there are no
+/// operands, returns the current device.
 ///
 /// # Errors
 ///
@@ -158,7 +158,7 @@ pub(in crate::ops) fn device_mismatch(
 }
 
 /// Returns the array of `tree`, if `tree` is a single array that can be read without an expression
-/// graph. This array is contiguous, not empty, not on a CUDA device, and no tape tracks it.
+/// graph. The array is contiguous, not empty, and not on a CUDA device. No tape tracks the array.
 pub(in crate::ops) fn contiguous_array(tree: &dyn Tree) -> Option<Operand<'_>> {
     let operand = tree.as_operand()?;
     let is_direct = !(is_live() && operand.buffer.value_id().is_some())

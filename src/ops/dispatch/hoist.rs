@@ -17,8 +17,8 @@ use crate::ops::expression::tree::Operand;
 pub(in crate::ops) struct Hoisted(Vec<(usize, AnyArray)>);
 
 /// The minimum number of function evaluations that hoisting a node must save, on the host and on a
-/// GPU. Hoisting requires memory and a pass, which takes as long as some thousand evaluations. On a
-/// GPU, a launch takes as long as some million evaluations.
+/// GPU. Hoisting requires memory and a pass. This pass takes as long as some thousand evaluations.
+/// On a GPU, a launch takes as long as some million evaluations.
 const LEAST_SAVED: [usize; 2] = [1 << 13, 1 << 22];
 
 impl Hoisted {
@@ -72,8 +72,8 @@ fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> Sm
     if (0..nodes.len()).filter(is_call).all(is_whole) {
         return found;
     }
-    // The number of elements for which each node is read. It is the maximum over the readers of the
-    // node, which are later nodes.
+    // The number of elements for which each node is read. The number is the maximum over the
+    // readers of the node. The readers are later nodes.
     let mut read_for: SmallVec<[usize; 8]> = SmallVec::from_elem(0, nodes.len());
     for &result in graph.results() {
         read_for[result] = count;

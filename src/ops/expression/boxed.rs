@@ -17,8 +17,8 @@ pub struct Boxed<T: AnyElement> {
     element: PhantomData<fn() -> T>,
 }
 
-/// A type-erased expression of elements of `T`, which [`Lazy::boxed`] returns. It suits fields of
-/// structures, branches, closures, and sums that a loop builds.
+/// A type-erased expression of elements of `T`, which [`Lazy::boxed`] returns. It suits the fields
+/// of structures, the results of branches and closures, and sums that a loop builds.
 pub type BoxedLazy<T> = Lazy<Boxed<T>>;
 
 impl<E: Expr> Lazy<E> {
@@ -26,8 +26,8 @@ impl<E: Expr> Lazy<E> {
     /// [`Iterator`].
     ///
     /// The library's loops evaluate a boxed expression in one pass, block by block. If its
-    /// operations are expensive or few, a boxed expression is nearly as fast as an expression that
-    /// is not boxed. If many cheap operations run on data in the cache, a boxed expression is a few
+    /// operations are expensive or few, a boxed expression is nearly as fast as an unboxed
+    /// expression. If many cheap operations run on data in the cache, a boxed expression is a few
     /// times slower. The time and memory for boxing are proportional to the number of operations
     /// and operands.
     ///

@@ -46,7 +46,7 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     #[doc(hidden)]
     const FUSES: bool = !cfg!(debug_assertions);
 
-    /// Visits every node after its operands, which are visited from left to right.
+    /// Visits every node after its operands. The operands are visited from left to right.
     #[doc(hidden)]
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>));
 

@@ -1,8 +1,8 @@
 //! The nodes of expressions, and the functions that they apply.
 //!
-//! There are three kinds of nodes: the elements of an array, one value for all elements, and a
-//! function of other nodes. The type of a function node is generic over its operands. In the tree
-//! of an expression, the leaves are arrays. In a device's kernel, the leaves are views of memory.
+//! There are three kinds of nodes: elements of an array, one value for all elements, and functions
+//! of nodes. The type of a function node is generic over its operands. In the tree of an
+//! expression, the leaves are arrays. In a device's kernel, the leaves are views of memory.
 
 pub(crate) use cachescope_kernels::elementwise::function::Function;
 pub use cachescope_kernels::elementwise::function::{Apply, Scalar};
@@ -29,7 +29,7 @@ pub trait Operands: Sealed + Clone + Send + Sync + 'static {
     /// The data that the fused loop reads.
     type Runs: Runs<Items = Self::Items>;
 
-    /// True if all operands fuse; see [`Expr::FUSES`].
+    /// True if all operands fuse. See [`Expr::FUSES`].
     const FUSE: bool;
 
     /// See [`Expr::walk`].

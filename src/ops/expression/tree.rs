@@ -42,7 +42,7 @@ pub struct Operand<'a> {
 
 /// An expression of any type.
 pub(crate) trait Tree: Send + Sync {
-    /// Visits every node after its operands, which are visited from left to right.
+    /// Visits every node after its operands. The operands are visited from left to right.
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>));
 
     /// Returns the array, if the expression is known to be a single array.

@@ -1,4 +1,4 @@
-//! The public functions of [`fft`](crate::fft), which call type-erased functions.
+//! The public functions of [`fft`](crate::fft). They call type-erased functions.
 
 use super::{Signal, Spectrum, transform};
 use crate::array::{AnyElement, Array};
@@ -123,7 +123,7 @@ pub fn fft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
     transform::planes("fft2", x.erased(), Direction::Forward).map(Array::from_erased)
 }
 
-/// Returns the inverse of [`fft2`], which includes the division by `m n`.
+/// Returns the inverse of [`fft2`]. The inverse includes the division by `m n`.
 ///
 /// # Examples
 ///

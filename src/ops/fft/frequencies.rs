@@ -21,9 +21,10 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `n` is 0, if `spacing` is not a
-/// positive finite number, or if `spacing` is so small that the frequencies overflow.
-/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device has no memory.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `n` is 0, or if `spacing` is not a
+/// positive finite number. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `spacing` is
+/// so small that the frequencies overflow. [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the
+/// device has no memory.
 #[track_caller]
 pub fn fftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
     let counts = [n, n, n.div_ceil(2)];
@@ -54,8 +55,8 @@ pub fn rfftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
     frequencies("rfftfreq", counts, apart, T::DTYPE).map(Array::from_erased)
 }
 
-/// Returns `count` frequencies of `n` samples, which are `apart` apart. The first `positive`
-/// frequencies are at least 0. Error messages show `shown` for the spacing.
+/// Returns `count` frequencies of `n` samples. `apart` is the distance between two samples. The
+/// first `positive` frequencies are at least 0. Error messages show `shown` for the spacing.
 #[track_caller]
 fn frequencies(
     operation: &str,

@@ -1,8 +1,8 @@
 //! Fourier transforms. This module checks the operands. The modules [`host`](crate::ops::host) and
 //! [`cuda`](crate::ops::cuda) compute the transforms.
 //!
-//! The two modules have functions of equal names, which accept any strides and any axis and return
-//! row-major arrays.
+//! The two modules have functions of equal names. The functions accept any strides and any axis,
+//! and return row-major arrays.
 
 mod declare;
 mod frequencies;

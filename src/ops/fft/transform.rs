@@ -37,8 +37,8 @@ fn factor_of(direction: Direction, count: usize) -> Option<f64> {
 }
 
 /// Returns the transform along the axis `at`, or along the last two axes if `at` is `None`, times
-/// `factor`. The adjoint passes gradients back. It is the transform in the other direction, times
-/// `factor`.
+/// `factor`. The adjoint passes gradients back. The adjoint is the transform in the opposite
+/// direction, times `factor`.
 #[track_caller]
 fn scaled(
     x: &AnyArray,

@@ -124,8 +124,8 @@ pub(in crate::ops) fn compacted(
                     let out = to.at(places.start * bytes).cast();
                     // SAFETY: the memory is alive during a launch. The ranges of a launch do not
                     // overlap, so the positions of their blocks do not overlap. The stream is
-                    // ordered after the writes to the operands, which have the elements of all
-                    // blocks.
+                    // ordered after the writes to the operands. The operands have the elements of
+                    // all blocks.
                     unsafe {
                         write_elements(*bytes, blocks.flags(numbers), from, out, places.len());
                     }

@@ -17,7 +17,8 @@ use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::order::{HostOrder, TouchedMemory, check_untracked};
 
-/// The maximum memory in bytes of a kernel's partial gradients, which several threads compute.
+/// The maximum size, in bytes, of the partial gradients of a kernel. Several threads compute these
+/// gradients.
 const SUMS_BYTES: usize = 1 << 20;
 /// The minimum number of jobs of a launch, enough to balance the load among threads.
 const JOBS: usize = 16;
@@ -162,7 +163,7 @@ fn packed_kernel<T: ConvFloat>(
                     let height = HEIGHT.min(outputs - first);
                     let from = kernel.at([group * of_group, 0, 0, 0]);
                     let from = from.wrapping_offset(first as isize * steps[0]);
-                    // SAFETY: the part is the block of this job, which no other job writes.
+                    // SAFETY: the part is the block of this job. No other job writes this block.
                     let out = unsafe { output.part(job * block_len..(job + 1) * block_len) };
                     let mut lines = out.as_chunks_mut::<HEIGHT>().0.iter_mut();
                     for taps in &**taps {

@@ -52,9 +52,9 @@ pub(crate) trait ElementSource: Send + Sync {
     /// elements of `range` in `outputs`.
     unsafe fn write(&self, range: Range<usize>, outputs: &Outputs);
 
-    /// Calls `see` with each block of `range`: the indices of its elements, and the address of
-    /// these elements for each result. When `see` is called, the operands of the block have been
-    /// read. These operands are not read again.
+    /// Calls `see` with each block of `range`. `see` receives the indices of the block's elements,
+    /// and the address of the elements for each result. When `see` is called, the operands of the
+    /// block have been read. These operands are not read again.
     ///
     /// # Safety
     ///

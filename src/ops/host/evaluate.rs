@@ -116,7 +116,7 @@ fn outputs_of(results: &[Buffer]) -> Outputs {
 ///
 /// There must be an output for each result of the source, with space for its elements. Nothing else
 /// may read or write the outputs, and they must not overlap the operands. The stream of `order`
-/// must be ordered after other uses of the memory.
+/// must be ordered after the earlier uses of the memory.
 #[inline]
 pub(super) unsafe fn write(
     source: &dyn ElementSource,

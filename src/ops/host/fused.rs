@@ -1,7 +1,7 @@
 //! The fused evaluator: one loop for an expression, over operands that are dense and of one shape.
 //!
-//! The loop is the only code of the library that is compiled for each expression. It is contiguous
-//! and has no branch for each element, so that the compiler vectorises it.
+//! The loop is the only code of the library that is compiled for each expression. It runs over
+//! contiguous elements, and has no branch for each element, so the compiler vectorises it.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use cachescope_kernels::vector::{Loop, has_vectors, has_wide_vectors, vectorised
 /// that it instantiates no loop.
 pub(crate) trait Fusing: Tree {
     /// Calls `see` with the loop that the expression was compiled to, over results of this `shape`.
-    /// Does nothing if the expression has no loop. The operands are dense and of this shape, or
+    /// If the expression has no loop, does nothing. The operands are dense and of this shape, or
     /// [`fill_at`](FusedLoop::fill_at) receives their addresses.
     fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn FusedLoop));
 }
@@ -174,7 +174,7 @@ impl<R: Run> ElementSource for Fused<'_, R> {
     unsafe fn write(&self, range: Range<usize>, outputs: &Outputs) {
         let base: *mut MaybeUninit<R::Item> = outputs.all()[0].cast();
         // SAFETY: by this function's contract, the outputs have memory for the elements of the
-        // range, which nothing else accesses. The operands are readable.
+        // range. Nothing else accesses this memory. The operands are readable.
         let out = unsafe { std::slice::from_raw_parts_mut(base.add(range.start), range.len()) };
         let length = if R::RARE { BLOCK } else { range.len().max(1) };
         for (number, block) in out.chunks_mut(length).enumerate() {
@@ -228,7 +228,7 @@ impl<R: Run> FusedLoop for Fused<'_, R> {
     }
 }
 
-/// The loop of [`Fused::fill_fast`]. No other function constructs one.
+/// The loop of [`Fused::fill_fast`]. Only `fill_fast` constructs a `FillFast`.
 struct FillFast<R> {
     run: R,
     start: usize,

@@ -36,7 +36,8 @@ pub(in crate::ops) trait AnyFill: Send + Sync + 'static {
 /// A function that uses a fill.
 pub(in crate::ops) type TakeFill<'a> = &'a mut dyn FnMut(&dyn AnyFill);
 
-/// A function that makes the fill of a number of elements, and passes it to a [`TakeFill`].
+/// A function that makes the fill for the given number of elements. It passes this fill to the
+/// given [`TakeFill`].
 pub(in crate::ops) type Draw<'a> = &'a mut dyn FnMut(usize, TakeFill<'_>);
 
 pub(in crate::ops) struct TypedFill<T, F> {
@@ -94,7 +95,8 @@ impl<T: AnyElement, F: Fill<T>> AnyFill for TypedFill<T, F> {
 }
 
 /// Returns a new array of `shape`. After its memory is allocated, calls `draw` with the number of
-/// elements. `draw` passes on the fill that computes the elements, which have the type `dtype`.
+/// elements. `draw` passes on the fill that computes the elements. The elements have the type
+/// `dtype`.
 #[track_caller]
 pub(in crate::ops) fn generate(
     order: HostOrder<'_>,

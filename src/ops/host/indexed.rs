@@ -171,10 +171,10 @@ fn scatter(
     let to = TargetPtr(host_pointer(DevicePtr(target.buffer().address())));
     let reads = (scattered, run);
     launch(order, work, (&reads, &to), |(scattered, run), to, range| {
-        // SAFETY: the memory is alive during a launch. The stream is ordered after other uses of
-        // the memory. `reached` has checked that no other handle shares the target's memory, so no
-        // operand is in it. `reached` has also checked that the target visits no element twice, so
-        // that different ranges have different elements. The loop is for elements of the values'
+        // SAFETY: the memory is alive during a launch. The stream is ordered after the earlier uses
+        // of the memory. `reached` has checked that no other handle shares the target's memory, so
+        // no operand is in it. `reached` has also checked that the target visits no element twice,
+        // so that different ranges have different elements. The loop is for elements of the values'
         // size or type.
         unsafe { run(scattered, range, *to) };
     });

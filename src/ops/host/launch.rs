@@ -90,13 +90,13 @@ const ALWAYS_ALONE: usize = 1 << 12;
 const UNIT: usize = 128;
 
 /// Runs `body` over `0..work.count`, in the order of `stream`. The ranges do not overlap, and
-/// together cover `0..work.count`. `body` receives `reads`, `writes` and a range. It runs
+/// together cover `0..work.count`. `body` receives `reads`, `writes` and a range. `body` runs
 /// immediately, on the calling thread and on threads of rayon's current pool. If the device delays
 /// its work, `body` runs later and on one thread.
 ///
 /// If the work is delayed, `reads` and `writes` are copied. They are plain data with addresses of
-/// memory, not handles. A handle would prevent the reuse of its block, which no GPU kernel does.
-/// Until `body` has run, it may rely on three guarantees:
+/// memory, not handles. A handle would prevent the reuse of its block until `body` has run. GPU
+/// kernels have no handles, either. Until `body` has run, it may rely on three guarantees:
 ///
 /// - The memory under the addresses stays reserved. A segment is released only when the streams
 ///   that used its blocks are done.

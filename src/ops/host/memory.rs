@@ -9,8 +9,8 @@ use crate::ops::order::aliasing::Target;
 use cachescope_kernels::moves::copies::copy_elements;
 pub(crate) use cachescope_kernels::output::{Output, Untyped};
 
-/// Returns the elements of `place`, which has no gaps. Other handles may share the memory around
-/// these elements. The caller guarantees that nothing else reads or writes the elements.
+/// Returns the elements of `place`. `place` must have no gaps. Other handles may share the memory
+/// around these elements. The caller guarantees that nothing else reads or writes the elements.
 pub(super) fn output_at(place: &AnyArray) -> Untyped {
     assert!(place.layout.is_contiguous(), "the place is not contiguous");
     let offset_bytes = place.layout.offset() * place.dtype.size_bytes();

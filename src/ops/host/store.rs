@@ -40,7 +40,7 @@ pub(in crate::ops) fn store(
         .sum();
     let work = Work::of_elements(layout.len(), written + graph.bytes_read());
     // SAFETY: by the type `Overwritable`, each target can be overwritten. The stream is ordered
-    // after other uses of the memory.
+    // after the earlier uses of the memory.
     unsafe { write(&program, work, targets, order) };
     Ok(())
 }
@@ -57,7 +57,7 @@ pub(in crate::ops) struct FusedStore<'a> {
 
 impl<'a> FusedStore<'a> {
     /// Returns the store of `tree` to `target`, if the target can be overwritten. The loop does not
-    /// read the expressions `held`, which only hold memory.
+    /// read the expressions `held`. These expressions only hold memory.
     pub(in crate::ops) fn new(
         tree: &'a dyn Fusing,
         held: &[&dyn Tree],
@@ -120,15 +120,15 @@ impl<'a> FusedStore<'a> {
                 let work = Work::of_elements(target.layout().len(), bytes_each);
                 if self.aliasing.is_read {
                     // SAFETY: by the invariant, the target can be overwritten. The stream is
-                    // ordered after other uses of the memory. The loop has as many elements as the
-                    // target.
+                    // ordered after the earlier uses of the memory. The loop has as many elements
+                    // as the target.
                     unsafe { write(source, work, &[target], order) };
                 } else {
                     let first = target.layout().offset() * element_bytes;
                     let base =
                         host_pointer(DevicePtr(target.buffer().address())).wrapping_add(first);
                     // SAFETY: by the invariant, the target can be overwritten. It is dense, and no
-                    // operand is in its memory. The stream is ordered after other uses of the
+                    // operand is in its memory. The stream is ordered after the earlier uses of the
                     // memory.
                     unsafe { write_new(source, &Outputs::new([base]), work, order) };
                 }
@@ -156,7 +156,7 @@ fn blocks_of(tree: &dyn Tree, target: &Target<'_>) -> Option<OperandBlocks> {
 /// # Safety
 ///
 /// While the source is read, each target must be and stay overwritable, according to [`Aliasing`].
-/// The stream of `order` must be ordered after other uses of the memory.
+/// The stream of `order` must be ordered after the earlier uses of the memory.
 unsafe fn write(
     source: &dyn ElementSource,
     work: Work,

@@ -23,13 +23,12 @@ thread_local! {
 }
 
 /// The maximum number of pending helpers of a thread, for each thread that may help. Without the
-/// bound, helpers would accumulate in the queues of a pool whose threads are all busy for a long
-/// time.
+/// bound, helpers would accumulate in the queues of a pool while all its threads are busy.
 const MOST_PENDING: usize = 4;
 
 /// Runs delayed work on this thread alone. The work runs under the lock of its device. If this
-/// thread waited for other threads of the pool, rayon could run a task of the user on this thread.
-/// A task that takes the lock would deadlock.
+/// thread waited for the pool, rayon could run a task of the user on this thread. If this task
+/// takes the lock, it would deadlock.
 pub(super) fn alone(work: impl FnOnce()) {
     let before = IS_ALONE.replace(true);
     scopeguard::defer!(IS_ALONE.set(before));
@@ -37,8 +36,8 @@ pub(super) fn alone(work: impl FnOnce()) {
 }
 
 /// Returns whether this thread must run its work alone. Under ThreadSanitizer, every thread must.
-/// The reason is that rayon's threads synchronise inside the standard library, which is not built
-/// for ThreadSanitizer.
+/// ThreadSanitizer does not see how rayon's threads synchronise, because the standard library is
+/// not built for it.
 pub(super) fn is_alone() -> bool {
     cfg!(tsan) || IS_ALONE.get()
 }

@@ -14,8 +14,8 @@ use cachescope_kernels::counts::integer_loops_of;
 /// # Errors
 ///
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a class is not the index of a column.
-/// On a CUDA device, the kernel checks the classes, and the next call that waits for the device
-/// returns the error.
+/// On a CUDA device, the kernel checks the classes. The next call that waits for the device returns
+/// the error.
 #[track_caller]
 pub(in crate::ops) fn of_classes(table: &AnyArray, classes: &Array<i64>) -> Result<AnyArray> {
     check_classes(table, classes)?;

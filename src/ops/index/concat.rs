@@ -9,7 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::RuledOperation;
 use crate::ops::dispatch::same_device;
 
-/// Returns the concatenation of the arrays along `axis`. Their other axes must have equal lengths.
+/// Returns the concatenation of the arrays along `axis`. Along all other axes, the arrays must have
+/// equal lengths.
 ///
 /// # Examples
 ///
@@ -25,9 +26,9 @@ use crate::ops::dispatch::same_device;
 /// # Errors
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `arrays` is empty or `axis` is out of range.
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if other axes differ.
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the arrays are on several devices.
-/// [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows.
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the arrays have different ranks, or different
+/// lengths along another axis. [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the arrays are on
+/// several devices. [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows.
 /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory.
 #[track_caller]
 pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
@@ -60,8 +61,8 @@ pub(in crate::ops) fn concatenated(arrays: &[AnyArray], axis: isize) -> Result<A
     whole_of("concat", arrays, at, &shape)
 }
 
-/// Returns the arrays stacked along a new axis, which is the axis `axis` of the result. All arrays
-/// must have equal shapes.
+/// Returns the arrays stacked along a new axis. The new axis is axis `axis` of the result. All
+/// arrays must have equal shapes.
 ///
 /// # Examples
 ///

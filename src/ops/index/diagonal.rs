@@ -99,7 +99,8 @@ impl<T: AnyElement> Array<T> {
 
     /// Returns a matrix with this array as a diagonal, or the diagonal of a matrix. This is NumPy's
     /// `diag`. For a vector, returns the square matrix with the vector on diagonal `k`, and zeros
-    /// elsewhere. For a matrix, returns a copy of the matrix's diagonal `k`, which may be empty.
+    /// elsewhere. For a matrix, returns a copy of the matrix's diagonal `k`. This diagonal may be
+    /// empty.
     ///
     /// Diagonals are numbered like for [`tril`](Self::tril).
     ///

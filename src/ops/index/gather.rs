@@ -33,9 +33,9 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `axis` is out of range or an index is
-    /// outside of the axis. [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the ranks differ or
-    /// other axes do not broadcast. [`InvalidShape`](ErrorKind::InvalidShape) if the size
-    /// overflows. [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
+    /// outside of the axis. [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the ranks differ, or if
+    /// an axis other than `axis` does not broadcast. [`InvalidShape`](ErrorKind::InvalidShape) if
+    /// the size overflows. [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn gather(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {

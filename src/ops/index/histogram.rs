@@ -11,14 +11,14 @@ use crate::ops::host::{self, SearchLoops, search_loops_of};
 use cachescope_kernels::counts::{BinLoops, bin_loops_of};
 
 impl<T: Float> Array<T> {
-    /// Returns the number of elements in each of `bins` ranges of equal width, and the `bins + 1`
-    /// edges of the ranges. This is NumPy's `histogram`. The edges of `f16` and `bf16` are computed
-    /// in `f32`.
+    /// Returns the number of elements in each of `bins` ranges of equal width. Also returns the
+    /// `bins + 1` edges of the ranges. This is NumPy's `histogram`. The edges of `f16` and `bf16`
+    /// are computed in `f32`.
     ///
     /// The ranges extend from the least to the greatest element. Each range includes its lower
     /// edge. The last range includes both edges. If all elements are equal, the ranges extend from
-    /// 0.5 below them to 0.5 above. For an array without elements, they cover the numbers from 0 to
-    /// 1. The call waits for the least and the greatest element.
+    /// 0.5 below them to 0.5 above. For an array without elements, they extend from 0 to 1. The
+    /// call waits for the least and the greatest element.
     ///
     /// # Examples
     ///
@@ -36,8 +36,9 @@ impl<T: Float> Array<T> {
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) if gradients are tracked through the array, because
     /// neither counts nor edges have a gradient.
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are no bins, an element is
-    /// NaN or infinite, or the type cannot represent `bins + 1` different edges.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are no bins, or if an
+    /// element is NaN or infinite. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the
+    /// type cannot represent `bins + 1` different edges.
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). On CUDA devices, the call needs scratch
     /// memory of 8 bytes for each element.

@@ -40,8 +40,8 @@ impl Arms {
 ///
 /// For finite elements, the result is `near + (far − near) · share`. This form is exact for equal
 /// elements, and rounds like NumPy's `quantile`. If an element is infinite or the difference
-/// overflows, the result is the sum of the two products. The two forms have equal derivatives,
-/// which are the shares.
+/// overflows, the result is the sum of the two products. The derivatives of both forms are 1 −
+/// `share` and `share`.
 #[track_caller]
 pub(crate) fn interpolated(near: &AnyArray, far: &AnyArray, share: &AnyLazy) -> Result<AnyArray> {
     let (dtype, wide) = (near.dtype, share.dtype());

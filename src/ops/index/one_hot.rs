@@ -25,9 +25,9 @@ impl<T: Integer> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if an element is negative, or not
-    /// below `classes`; [`InvalidShape`](crate::ErrorKind::InvalidShape) if the result's rank is
-    /// above 8 or its size overflows; and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). On the
-    /// host, labels of another type than `i64` are converted first, which needs memory.
+    /// below `classes`. [`InvalidShape`](crate::ErrorKind::InvalidShape) if the result's rank is
+    /// above 8 or its size overflows. [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device
+    /// has no memory. On the host, the conversion of labels that are not `i64` also needs memory.
     #[track_caller]
     pub fn one_hot<U: AnyElement>(&self, classes: usize) -> Result<Array<U>> {
         let one = (U::DTYPE, bits_of(U::one()));

@@ -115,7 +115,7 @@ impl AnyArray {
         Ok([ends.at_index(at, 0)?, ends.at_index(at, 1)?])
     }
 
-    /// Returns an array of the two neighbours along the axis `at`, which the host finds.
+    /// Returns an array of the two neighbours along the axis `at`. The host finds these neighbours.
     #[track_caller]
     fn chosen(&self, loops: &'static SortLoops, at: usize, nth: usize) -> Result<Self> {
         let shape: Shape = self.shape().with(at, 2);

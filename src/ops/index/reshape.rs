@@ -1,4 +1,4 @@
-//! Changes of the shape, which may need a copy.
+//! Changes of the shape. A change may need a copy.
 
 use super::moves::copied;
 use crate::array::{AnyArray, AnyElement, Array, Shape};

@@ -19,8 +19,8 @@ fn added_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Ve
     Ok(vec![gradient, of_source])
 }
 
-/// Returns the gradients of `scatter`. The gradient of an overwritten element is zero. This
-/// includes source elements that a later source element overwrote.
+/// Returns the gradients of `scatter`. The gradient of an overwritten element is zero. The gradient
+/// of a source element that a later source element overwrote is zero, too.
 fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
     let _device = places.device().enter();
     let own = *gradient.layout.shape();
@@ -201,7 +201,7 @@ impl AnyArray {
     }
 
     /// Returns the array if its elements are contiguous, and a copy otherwise. If no element was
-    /// written, the array has its old memory, which may have gaps.
+    /// written, the array has its old memory. The old memory may have gaps.
     #[track_caller]
     fn gapless(self) -> Result<Self> {
         match self.layout.is_contiguous() {
@@ -210,9 +210,9 @@ impl AnyArray {
         }
     }
 
-    /// Checks the operands of `operation`, which writes at `indices`. If the array's memory is
-    /// shared, copies the array first. Returns the axis and the shape of the elements to write, or
-    /// `None` if there are no elements to write.
+    /// Checks the operands of `operation`. The operation writes at `indices`. If the array's memory
+    /// is shared, copies the array first. Returns the axis and the shape of the elements to write,
+    /// or `None` if there are no elements to write.
     #[track_caller]
     fn scattered(
         &mut self,

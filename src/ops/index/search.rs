@@ -10,7 +10,7 @@ use crate::ops::dispatch::same_device;
 use crate::ops::host::{self, SearchLoops, search_loops_of};
 
 impl<T: Element> Array<T> {
-    /// Returns the position of each of `values` in this array, which must have one axis and be
+    /// Returns the position of each of `values` in this array. The array must have one axis, and be
     /// sorted. The position is the number of elements that are less than the value. The result has
     /// the shape of `values`. This is NumPy's `searchsorted` on the left side.
     ///
@@ -60,7 +60,7 @@ fn places_of([sorted, values]: [&AnyArray; 2], loops: &'static SearchLoops) -> R
     search([sorted, values], loops, Side::Left)
 }
 
-/// Returns the position of each of `values` in `array`, which has one axis and is sorted. `side`
+/// Returns the position of each of `values` in `array`. `array` has one axis, and is sorted. `side`
 /// chooses the position among equal elements.
 #[track_caller]
 pub(super) fn search(

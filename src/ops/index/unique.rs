@@ -55,7 +55,7 @@ fn unique(array: &AnyArray, loops: &'static SortLoops) -> Result<AnyArray> {
     }
 }
 
-/// Returns a flag for each sorted element, which is true for the first of equal elements.
+/// Returns a flag for each sorted element. The flag is true for the first of equal elements.
 #[track_caller]
 fn firsts(sorted: &AnyArray, loops: &'static SortLoops) -> Result<AnyArray> {
     if sorted.device().backend().cuda().is_none() {

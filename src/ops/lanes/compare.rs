@@ -67,7 +67,7 @@ impl<T: AnyElement> PartialEq for Array<T> {
     }
 }
 
-/// Compares the elements, each with the same absolute tolerance. Returns false if shapes or devices
+/// Compares the elements, all with one absolute tolerance. Returns false if shapes or devices
 /// differ.
 ///
 /// # Examples

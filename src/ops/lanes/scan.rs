@@ -24,9 +24,9 @@ use cachescope_kernels::reduce::ReductionRule;
 
 impl<T: AnyElement> Array<T> {
     /// Returns the running sums of the elements along `axis`. A negative axis counts from the end.
-    /// Sums of signed integers and `bool` are in `i64` and sums of unsigned integers in `u64`,
-    /// which wrap. Sums of floats are in the type of the floats. The error of these sums does not
-    /// grow with the number of elements.
+    /// Sums of signed integers and `bool` are in `i64`, and sums of unsigned integers in `u64`.
+    /// Integer sums wrap. Sums of floats are in the type of the floats. The error of these sums
+    /// does not grow with the number of elements.
     ///
     /// # Examples
     ///
@@ -49,8 +49,9 @@ impl<T: AnyElement> Array<T> {
     }
 
     /// Returns the running products of the elements along `axis`. A negative axis counts from the
-    /// end. Products of signed integers and `bool` are in `i64` and products of unsigned integers
-    /// in `u64`, which wrap. Products of floats are in the type of the floats, multiplied in `f64`.
+    /// end. Products of signed integers and `bool` are in `i64`, and products of unsigned integers
+    /// in `u64`. Integer products wrap. Products of floats are in the type of the floats,
+    /// multiplied in `f64`.
     ///
     /// # Examples
     ///
@@ -189,7 +190,7 @@ fn summed_back(
 }
 
 /// Returns the rule of running products of `x`. Gradients are computed in double precision, like
-/// the products, because a partial product may be beyond the range of narrow floats.
+/// the products. A partial product may be beyond the range of narrow floats.
 fn multiplied_back(
     x: SavedArray,
     axis: isize,
@@ -281,7 +282,7 @@ struct Normalization {
     )]
     is_log: bool,
     host: &'static LaneLoops,
-    /// The operation in `f32`, which computes results of narrow floats again.
+    /// The operation in `f32`. It computes results of narrow floats again.
     again: SoftmaxOf,
 }
 
@@ -448,7 +449,7 @@ normalizations! {
     /// Returns each element's exponential divided by the sum of all exponentials along `axis`.
     softmax, "[7.0, 7.0]" => "[0.5, 0.5]";
 
-    /// Returns the logarithm of [`softmax`](Self::softmax) along `axis`, which is accurate also for
-    /// small values.
+    /// Returns the logarithm of [`softmax`](Self::softmax) along `axis`. The logarithm is also
+    /// accurate if the softmax is small.
     log_softmax, "[1000.0, 0.0]" => "[0.0, -1000.0]";
 }

@@ -116,8 +116,8 @@ pub(in crate::ops) struct Aliasing {
 }
 
 impl Aliasing {
-    /// Checks `target` against the expressions `read`, which are evaluated in one pass. The
-    /// expressions `held` hold handles of the memory, but are not read in this pass.
+    /// Checks `target` against the expressions `read`. These expressions are evaluated in one pass.
+    /// The expressions `held` hold handles of the memory, but are not read in this pass.
     #[inline]
     pub(in crate::ops) fn of(target: &Target<'_>, read: &[&dyn Tree], held: &[&dyn Tree]) -> Self {
         let Target(Operand { buffer, layout, .. }) = *target;

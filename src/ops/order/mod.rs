@@ -1,5 +1,5 @@
 //! The order of operations across streams. Each operation is enqueued to its thread's current
-//! stream, which first waits for other streams' work on the operands' memory.
+//! stream. Before the operation, this stream waits for other streams' work on the operands' memory.
 //!
 //! An operation first determines the streams that used the memory that its work touches. Until the
 //! work is enqueued, the operation must exclude all other work from this memory. The borrow of the
@@ -185,7 +185,7 @@ impl<'a> CudaOrder<'a> {
         CudaOrder { operands, ..*self }
     }
 
-    /// Orders the stream after other streams' work on the operands, and then calls `give`, which
+    /// Orders the stream after other streams' work on the operands. Then calls `give`. `give`
     /// enqueues work. Until `give` returns, no graph that uses the operands is launched.
     #[track_caller]
     pub(in crate::ops) fn queue<R>(&self, give: impl FnOnce(StreamId) -> Result<R>) -> Result<R> {

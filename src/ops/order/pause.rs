@@ -12,7 +12,7 @@ thread_local! {
     static FIRST_RUNS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The mode of a thread's tape, which determines whether operations record steps.
+/// The mode of a thread's tape. The mode determines whether operations record steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Mode {
     /// The mode in which operations record steps.
@@ -36,8 +36,8 @@ pub(crate) fn is_live() -> bool {
     TapeId::are_any() && mode() != Mode::Paused
 }
 
-/// Returns true in the first run of a checkpoint, which the backward pass runs again. A side effect
-/// that must happen once belongs to the second run.
+/// Returns true in the first run of a checkpoint. The backward pass runs the checkpoint again. A
+/// side effect that must happen once belongs to the second run.
 pub(crate) fn runs_again_later() -> bool {
     mode() == Mode::Rerun || FIRST_RUNS.get() > 0
 }

@@ -63,8 +63,8 @@ struct CellWriter {
 }
 
 impl CellWriter {
-    /// Writes the cells of `axes` in lines of `width`, indented by `indent` columns, which include
-    /// the first bracket.
+    /// Writes the cells of `axes` in lines of `width`, indented by `indent` columns. These columns
+    /// include the first bracket.
     fn write(&mut self, axes: &[usize], indent: usize, width: usize) {
         match axes {
             // A single cell needs no alignment.

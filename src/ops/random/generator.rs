@@ -114,7 +114,8 @@ pub fn manual_seed(seed: u64) {
     of_thread(|generator| *generator = Generator::new(seed));
 }
 
-/// Returns a generator for another thread. Its seed is a number of the calling thread's generator.
+/// Returns a generator for another thread. The seed is a number that the calling thread's generator
+/// draws.
 pub(crate) fn split_thread_generator() -> Generator {
     of_thread(|generator| Generator::new(generator.advance(UNIFORM, 1, 2).pair(0)))
 }

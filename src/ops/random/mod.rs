@@ -226,7 +226,7 @@ impl<T: Float> Array<T> {
     /// generator.
     ///
     /// Before the rounding to `T`, the relative error of each number is at most 2^-21. For `f64`,
-    /// the error is some units in the last place. The largest magnitude is 6.7, and for `f64` 8.5.
+    /// the error is a few units in the last place. The largest magnitude is 6.7, or 8.5 for `f64`.
     ///
     /// # Examples
     ///

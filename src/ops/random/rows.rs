@@ -1,10 +1,10 @@
 //! The check of rows that indices are drawn from. Every draw from an array's rows starts with this
 //! check.
 //!
-//! A row is a distribution if its weights are finite, none is negative, and one is above 0. A row
-//! of logits is a distribution if no logit is NaN, at most one is +∞, and one is above −∞. The host
-//! checks the rows before it draws. On a CUDA device, a kernel reports an invalid row. The next
-//! call that waits for the device returns the error.
+//! A row is a distribution if its weights are finite, none is negative, and at least one is
+//! above 0. A row of logits must have no NaN, at most one +∞, and at least one logit above −∞. The
+//! host checks the rows before it draws. On a CUDA device, a kernel reports an invalid row. The
+//! next call that waits for the device returns the error.
 
 use crate::array::{Array, Elements, Shape};
 use crate::device::cuda::{Indexing, RowFault};

@@ -15,7 +15,7 @@ impl<T: Float> Array<T> {
     /// The probabilities are computed in `f64`, and their cumulative sum is inverted (Devroye 1986,
     /// section III.2). A logit of −∞ has the probability 0, and a single logit of +∞ has the
     /// probability 1. The host checks the rows before it draws. A CUDA device checks the rows while
-    /// it draws, and the next call that waits for the device returns the error.
+    /// it draws. The next call that waits for the device returns the error.
     ///
     /// # Examples
     ///
@@ -93,8 +93,8 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the row, if a row has a weight that
-    /// is negative, infinite or NaN, or no weight above 0.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the row, if a weight of a row is
+    /// negative, infinite or NaN, or if no weight is above 0.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if, without replacement, `count` is above
     /// the length of the last axis. The other errors of [`categorical`](Self::categorical).
     #[track_caller]
@@ -134,7 +134,7 @@ impl<T: Float> Array<T> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the rows, which are the parts along the first axis, in random order. Draws from the
+    /// Returns the rows in random order. A row is a part along the first axis. Draws from the
     /// calling thread's generator. The result is [`take`](Self::take) with a
     /// [`permutation`](Array::permutation). To shuffle several arrays in one order, call `take` on
     /// each array with one permutation.
@@ -300,8 +300,8 @@ fn multinomial(
 }
 
 /// Draws `count` random points below the total of each row. Returns, for each point, the number of
-/// running sums that are at most the point. This number is an index, whose probability is
-/// proportional to its weight.
+/// running sums that are at most the point. This number is the drawn index. The probability of an
+/// index is proportional to its weight.
 #[track_caller]
 fn by_inversion(source: RandomSource<'_>, sums: &Array<f64>, count: usize) -> Result<Array<i64>> {
     let last = sums.ndim() - 1;
@@ -319,7 +319,7 @@ fn by_inversion(source: RandomSource<'_>, sums: &Array<f64>, count: usize) -> Re
         .eval_unfused()
 }
 
-/// Returns a view of the last running sum of each row, which is the total.
+/// Returns a view of the last running sum of each row. This sum is the row's total.
 #[track_caller]
 fn whole_of(sums: &Array<f64>) -> Result<Array<f64>> {
     let last = sums.ndim() - 1;

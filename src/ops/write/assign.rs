@@ -17,13 +17,13 @@ use crate::ops::order::warn;
 use crate::size::ByteSize;
 
 impl<T: AnyElement> Array<T> {
-    /// Sets the elements to the elements of `value`, which broadcasts to this array's shape.
+    /// Sets the elements to the elements of `value`. `value` broadcasts to this array's shape.
     ///
-    /// The write is in place and keeps the address, unless other arrays or expressions share the
-    /// memory. In this case, this array gets its own memory, and the other values do not change.
-    /// Handles inside `value` do not count as sharing: `w.assign(&w - &step)` copies nothing. If
-    /// `value` reads this array in another order than the write, `value` is computed into temporary
-    /// memory first.
+    /// If other arrays or expressions share the memory, this array gets its own memory. The values
+    /// of the others do not change. Otherwise, the write is in place and keeps the address. Handles
+    /// inside `value` do not count as sharing: `w.assign(&w - &step)` copies nothing. If `value`
+    /// reads this array in another order than the write, `value` is computed into temporary memory
+    /// first.
     ///
     /// Every other handle counts as sharing: a clone, a view, and an expression that is still
     /// alive. An expression is still alive after another variable shadows its name.
@@ -194,8 +194,8 @@ impl fmt::Display for Since {
     }
 }
 
-/// Sets the elements of `target` to `value`. Writes in place if no handle outside `value` shares
-/// the memory. Otherwise, returns new memory for the target.
+/// Sets the elements of `target` to `value`. If no handle outside `value` shares the memory, writes
+/// in place. Otherwise, returns new memory for the target.
 #[track_caller]
 pub(in crate::ops) fn assign(
     target: Target<'_>,
@@ -296,7 +296,7 @@ pub(in crate::ops) fn overwrite_or_replace(
     Ok((!stored).then_some(fresh))
 }
 
-/// Moves computed elements to the memory of `target`, which no other array shares.
+/// Moves computed elements to the memory of `target`. No other array shares this memory.
 #[track_caller]
 pub(in crate::ops) fn overwrite(target: Target<'_>, fresh: &(Buffer, Layout)) -> Result<()> {
     let stored = move_to(target, fresh, &[])?;

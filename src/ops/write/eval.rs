@@ -46,7 +46,8 @@ impl<E: Expr> Lazy<E> {
                     host::evaluate_fused(&fused, &self.expr, work, device, shape)
                 })?
             } else {
-                // This call is not in the closure, which would be reported as the caller.
+                // This call is not in the closure, because the closure would then be reported as
+                // the caller.
                 host::evaluate_fused(&fused, &self.expr, work, device, shape)?
             };
             return Ok(Array::dense(buffer, layout));

@@ -27,7 +27,8 @@ fn product(x: &AnyArray, factor: f64, dtype: DType) -> Result<AnyArray> {
     (wide * factor).cast(dtype).eval()
 }
 
-/// Adds `x` times `factor` to `own`, in place, computed like [`scaled`].
+/// Adds `x` times `factor` to `own`, in place. The product and the sum are computed like in
+/// [`scaled`].
 #[track_caller]
 pub(crate) fn add_scaled<T: Float>(own: &mut Array<T>, x: &Array<T>, factor: f64) -> Result<()> {
     let wide = computed_in(T::DTYPE, factor);

@@ -54,7 +54,7 @@ pub fn eval<S: Several>(expressions: S) -> Result<S::Arrays> {
 /// each array as an expression, and returns the new values of all arrays. The expressions read the
 /// old values, even of arrays that are set earlier. Arrays of one shape are read and written in one
 /// pass, in which common subexpressions are computed once. Up to three small arrays on the host may
-/// be written one after another instead, which takes less time.
+/// be written one after another instead. This takes less time.
 ///
 /// # Examples
 ///
@@ -262,8 +262,8 @@ fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
 /// The maximum number of elements for which a loop for each target is faster than one program for
 /// all targets. The elements fit in a part of the first-level cache.
 const SMALL: usize = 1 << 12;
-/// The maximum number of targets that are written in turn. It is small because each target computes
-/// common subexpressions again.
+/// The maximum number of targets that are written one after another. It is small, because each
+/// target computes common subexpressions again.
 const FEW: usize = 3;
 
 /// Writes small targets one after another, by the fused loops of their expressions. Each expression
@@ -339,8 +339,8 @@ fn order_of_writes(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Option<All
 /// target that was not written in place.
 ///
 /// First, the elements that cannot be written in place are computed into new memory, from old
-/// values. Then the other targets, which no other group reads, are written in place. Last, the
-/// computed elements are moved to their targets.
+/// values. Then the other targets are written in place. No other group reads these targets. Last,
+/// the computed elements are moved to their targets.
 #[track_caller]
 fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     let all = checked(targets, trees)?;

@@ -106,7 +106,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         self.assign(value)
     }
 
-    /// Sets the part's elements to the elements of `value`, which broadcasts to the part's shape.
+    /// Sets the part's elements to the elements of `value`. `value` broadcasts to the part's shape.
     /// Writes like [`Array::assign`]. If `value` reads this array, it reads the values from before
     /// the write, even where the parts overlap.
     ///
@@ -205,7 +205,7 @@ impl<'a> Part<'a> {
     }
 
     /// Like [`write`](Self::write), for tracked values. The array becomes a new value. The gradient
-    /// of the part passes to `value`, and the other gradients to the old array.
+    /// of the part passes to `value`. The other gradients pass to the old array.
     #[cold]
     #[track_caller]
     fn write_tracked(&mut self, value: &dyn Tree) -> Result<()> {
@@ -251,7 +251,7 @@ impl<'a> Part<'a> {
         Target::part(self.array, &self.layout)
     }
 
-    /// Moves the array to its own memory, which no other handle shares.
+    /// Moves the array to memory that no other handle shares.
     #[track_caller]
     fn make_unique(&mut self, held: &[&dyn Tree]) -> Result<()> {
         make_unique(self.array, held)?;

@@ -28,8 +28,8 @@ fn shapes_beyond_rank_8_or_an_address_are_invalid() {
         InvalidShape,
         "overflows",
     );
-    // If one length is 0, the product of the other lengths must still not overflow, because strides
-    // are computed from it.
+    // Strides are computed from the product of the lengths that are not 0. So this product must not
+    // overflow, even if another length is 0.
     fails(
         Layout::contiguous(&[half, half, 0].into()),
         InvalidShape,

@@ -273,8 +273,8 @@ proptest! {
         for step in &steps {
             (layout, array) = apply(step, layout, array);
         }
-        // The target shape has as many elements as the layout. Its lengths are factors of this
-        // number.
+        // The target shape has as many elements as the layout. Its lengths are factors of the
+        // number of elements.
         let (mut rest, mut target) = (layout.len(), Vec::new());
         for cut in cuts {
             if rest.is_multiple_of(cut) {

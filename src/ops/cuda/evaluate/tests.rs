@@ -62,7 +62,7 @@ fn other_operands_are_not() -> Result<()> {
         by_tiles(&a.slice(s![.., ..;2])?.lazy()).is_none(),
         "in steps along every axis"
     );
-    // Tiles are not used if either axis is shorter than 8 elements.
+    // If either axis is shorter than 8 elements, tiles are not used.
     for shape in [[7, 100], [100, 7]] {
         assert!(by_tiles(&(Array::<f32>::zeros(shape)?.transpose()? * 2.0)).is_none());
     }

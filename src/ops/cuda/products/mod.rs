@@ -1,8 +1,8 @@
 //! Products of matrices in the memory of a CUDA device.
 //!
 //! cuBLAS multiplies matrices of floats. It sums `f16` and `bf16` in `f32`. The kernels of this
-//! module multiply matrices of integers, and matrices with vectors. They sum products with a vector
-//! in chunks, like the host.
+//! module multiply matrices of integers, and matrices with vectors. The kernels sum products with a
+//! vector in chunks, like the host.
 
 mod matrix;
 mod vectors;
@@ -427,8 +427,8 @@ impl ProductKind {
         }
     }
 
-    /// Returns the bits of a kernel's form that identify the kind. They are above the bits of the
-    /// numbering.
+    /// Returns the bits of a kernel's form that identify the kind. These bits are above the bits of
+    /// the numbering.
     fn form(self) -> u32 {
         (self as u32) << 4
     }

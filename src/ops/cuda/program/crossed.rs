@@ -17,7 +17,7 @@ const SHORT: usize = 8;
 const SHARED_BYTES: usize = 32 << 10;
 
 /// A program that is evaluated by tiles of its last two axes. The target is contiguous along the
-/// last axis. The operands in the bit set `staged` are contiguous along the axis before the last,
+/// last axis. The operands in the bit set `staged` are contiguous along the second-to-last axis,
 /// and strided along the last axis. A kernel reads the staged operands by tiles.
 ///
 /// Invariant: the program has one target, and an operand for each bit of `staged`.

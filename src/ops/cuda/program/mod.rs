@@ -27,14 +27,14 @@ struct Strided {
 /// The parameters of the source, besides the functions and types of the expression graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
-    /// The number of axes with strides; 0 if the elements of all arrays are contiguous.
+    /// The number of axes with strides. If the elements of all arrays are contiguous, this is 0.
     rank: usize,
     /// `true` if indices need 64 bits.
     is_wide: bool,
     /// `true` if packs of several elements are read.
     is_packed: bool,
-    /// A bit for each operand that repeats one element along the last axis. No bit is set unless
-    /// packs are read.
+    /// A bit for each operand that repeats one element along the last axis. If no packs are read,
+    /// no bit is set.
     repeated: u32,
 }
 
@@ -51,7 +51,8 @@ impl Form {
     }
 }
 
-/// An expression over an index space. Its elements are numbered in row-major order of the axes.
+/// An expression over an index space. The elements of the expression are numbered in row-major
+/// order of the axes.
 ///
 /// Invariant: `places` has an entry for each array of the expression graph, in the order of the
 /// graph. The entries of the targets follow. Each entry has a stride for each of `dims`.
@@ -259,8 +260,9 @@ fn first_of(address: u64, layout: &Layout, element_bytes: usize) -> u64 {
     address.wrapping_add(layout.offset().wrapping_mul(element_bytes) as u64)
 }
 
-/// Merges neighbouring axes that every place can walk with one stride. Returns the lengths of the
-/// merged axes. Moves the strides of the merged axes to the front in every place.
+/// Merges two neighbouring axes if, in every array of `places`, one stride can replace the strides
+/// of both axes. Returns the lengths of the remaining axes. Moves the strides of the remaining axes
+/// to the front in every entry of `places`.
 fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Strided]) -> Vec<usize> {
     let mut dims: Vec<usize> = Vec::with_capacity(axes.len());
     for (from, &axis) in axes.iter().enumerate() {

@@ -138,8 +138,9 @@ impl Program<'_> {
     }
 
     /// Appends the statements that compute the offsets of the places in `range`, for the element
-    /// index `i`. The variable for place 3 is `at3`. If the program reads packs, the offset of an
-    /// operand that repeats one element does not depend on the last axis.
+    /// index `i`. The variable for place 3 is `at3`. An operand may repeat one element along the
+    /// last axis. If the program reads packs, the offset of this operand does not depend on the
+    /// last axis.
     fn write_offsets(&self, range: Range<usize>, text: &mut String) {
         self.write_offsets_along(0..self.form.rank, range, text);
     }
@@ -200,8 +201,8 @@ impl Program<'_> {
         text.push_str(");\n}\n");
     }
 
-    /// Appends the function `elements`. It computes `CS_WIDTH` elements of one row, from the
-    /// element index `n * CS_WIDTH` on.
+    /// Appends the function `elements`. The function computes `CS_WIDTH` elements of one row, from
+    /// the element index `n * CS_WIDTH` on.
     fn write_elements(&self, code: &Code, text: &mut String) {
         let (width, arrays) = (self.width, &code.arrays);
         let _ = writeln!(

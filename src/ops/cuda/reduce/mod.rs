@@ -5,8 +5,8 @@
 //! determine which thread reduces which elements. The size and the load of the device have no
 //! influence. Therefore every run on every device returns equal results. Sums of floats are
 //! compensated between totals (Knuth's TwoSum). If the accumulator is not wider than the elements,
-//! they are compensated between elements, too. So they are at least as accurate as sums on the
-//! host.
+//! the sums are compensated between elements, too. So sums on the device are at least as accurate
+//! as sums on the host.
 
 #[cfg(test)]
 mod tests;
@@ -35,8 +35,9 @@ pub(super) const MERGE: &str = include_str!("../merge.cuh");
 const REDUCE: &str = include_str!("../reduce.cuh");
 const PARTS: &str = include_str!("../parts.cuh");
 
-/// The maximum number of blocks if outputs are divided into parts. An H200 runs about this number
-/// of blocks at once. With four times as many blocks, a reduction took an eighth longer.
+/// The maximum number of blocks of a reduction whose outputs are divided into parts. An H200 runs
+/// about this number of blocks at once. With four times as many blocks, a reduction took an eighth
+/// longer.
 const MOST_BLOCKS: usize = 1024;
 
 /// The maximum number of blocks along x. If there are more tiles, each block processes several.
@@ -62,8 +63,8 @@ struct PartKernels<F>(PhantomData<F>);
 pub(in crate::ops) struct ReductionKernels {
     name: &'static str,
     cuda: CudaReducer,
-    /// A function that returns the bits of the result of an empty lane. It returns `None` if an
-    /// empty lane has no result.
+    /// A function that returns the bits of the result of an empty lane. If an empty lane has no
+    /// result, the function returns `None`.
     nothing: fn() -> Option<Bits>,
     /// The stored types of the elements and of the results.
     item: DType,

@@ -1,4 +1,4 @@
-//! Running sums and products, which read and write each element once.
+//! Running sums and products. Their kernels read and write each element once.
 //!
 //! The sums are accumulated in the type that the host uses. The shape and the element type alone
 //! determine which sums are merged. Long lanes may be cut into tiles. The sum of a tile is merged
@@ -58,7 +58,7 @@ pub(in crate::ops) fn running(
 }
 
 /// Enqueues the scan of `program` along `axis`, with results at the address `results`. The program
-/// is in row-major order of `shape`, which has elements.
+/// is in row-major order of `shape`. `shape` must have elements.
 #[track_caller]
 pub(super) fn scan_into(
     workspace: Workspace<'_>,
@@ -189,7 +189,8 @@ impl Launch<'_> {
         let memory = self.workspace.allocate(size_bytes, 1)?;
         let address = memory.address();
         let first = DevicePtr(address);
-        // SAFETY: these are the first bytes of `memory`, which is new and has at least this size.
+        // SAFETY: the filled bytes are the first bytes of `memory`. `memory` is new, and has at
+        // least `first_bytes` bytes.
         order.queue(|stream| unsafe { order.gpu.fill(stream, first, first_bytes as u64, &[0]) })?;
         let sums = address + first_bytes as u64;
         arguments.push_all([address, address + 8, sums, sums + sums_bytes as u64]);
@@ -249,7 +250,7 @@ enum ScanAlgorithm {
     TilesApart,
 }
 
-/// The maximum number of elements that a thread holds if lanes are strided.
+/// The maximum number of elements of a strided lane that a thread holds.
 const MOST_ROWS: usize = 32;
 
 /// The division of a scan among blocks and threads.

@@ -1,8 +1,8 @@
 //! Softmax and its logarithm.
 //!
 //! The threads of a contiguous lane of at most 8,192 elements hold the lane in registers. They read
-//! and write the lane once. For other lanes, a first pass computes the scale, which is the largest
-//! element, and the sum of the exponentials. A second pass computes the results.
+//! and write the lane once. For other lanes, a first pass computes the scale and the sum of the
+//! exponentials. The scale is the largest element. A second pass computes the results.
 
 #[cfg(test)]
 mod tests;
@@ -60,7 +60,7 @@ pub(in crate::ops) fn normalized(
     let dtype = graph.first().dtype;
     computed(order.device, dtype, shape, |output| {
         let kind = SoftmaxKind::of(dtype, is_log);
-        // Packs are used only if each pack is within one lane.
+        // If a pack could have elements of two lanes, single elements are used.
         let width = match lanes.length.is_multiple_of(program.width()) {
             true => program.width(),
             false => 1,

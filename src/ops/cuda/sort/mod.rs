@@ -174,7 +174,8 @@ impl SortLanes {
 struct SortTarget {
     kept: usize,
     inner: usize,
-    /// The addresses of values and of positions. An address is 0 if its results are not written.
+    /// The addresses of values and of positions. If the values or the positions are not written,
+    /// their address is 0.
     values: u64,
     positions: u64,
 }
@@ -199,7 +200,7 @@ impl Sort<'_> {
     #[track_caller]
     fn network(&self, lanes: &SortLanes, target: SortTarget) -> Result<()> {
         let padded = lanes.length.next_power_of_two();
-        // A block processes several lanes only if there are at least 512 blocks.
+        // A block processes several lanes, as long as at least 512 blocks remain.
         let together = (lanes.count() / 512).clamp(1, ITEMS / padded);
         let mut arguments = Arguments::default();
         lanes.push(&mut arguments);

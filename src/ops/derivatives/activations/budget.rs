@@ -38,7 +38,7 @@ pub(crate) struct BudgetCounts {
 }
 
 impl Budget {
-    /// Begins a budget on this thread, inside of the thread's other budgets.
+    /// Begins a budget on this thread, inside the thread's earlier budgets.
     pub(crate) fn begin(limit_bytes: u64) -> Rc<Self> {
         let budget = Rc::new(Self {
             limit_bytes,
@@ -76,8 +76,8 @@ impl Budget {
     }
 }
 
-/// Reads `CACHESCOPE_ACTIVATION_BUDGET` once, when the first tape begins. A relative size is a
-/// share of the current device's memory.
+/// Reads `CACHESCOPE_ACTIVATION_BUDGET` once, when the first tape begins. A relative size refers to
+/// the memory of the current device.
 ///
 /// # Errors
 ///

@@ -84,7 +84,7 @@ impl SavedArray {
         }
     }
 
-    /// Returns the array. Computes it again if its memory was released.
+    /// Returns the array. If the array's memory was released, computes the array again.
     pub(in crate::ops) fn fetch(self) -> Result<AnyArray> {
         let Self {
             memory,
@@ -160,7 +160,7 @@ pub(super) fn of_results(
     results: &[(&Buffer, &Layout, DType)],
 ) -> Vec<Option<Rc<Activation>>> {
     // A value that was written in place may begin at any offset. A recomputed value begins at
-    // offset 0.
+    // offset 0, so only a value at offset 0 can be recomputed.
     let is_at_start = results.iter().all(|(_, layout, _)| layout.offset() == 0);
     let Some(source) = source.filter(|_| is_at_start) else {
         return results.iter().map(|_| None).collect();

@@ -46,7 +46,7 @@ pub(in crate::ops) struct Operand {
 enum OperandValue {
     /// A parameter, which does not count towards the budget.
     Parameter(Buffer),
-    /// A value that cannot be computed again. It has no pin once the operation is lost.
+    /// A value that cannot be computed again. Once the operation is lost, the value has no pin.
     Constant(RefCell<Option<Pin>>),
     /// A value that can be computed again.
     Computed(Rc<Activation>),
@@ -145,9 +145,9 @@ impl Recomputation {
         })
     }
 
-    /// Prevents further runs of the operation if the operation alone pins a constant. Then drops
-    /// the pins of its constants, so that they can be freed, like without a budget. The memory of
-    /// the results is then not released.
+    /// If only the operation pins a constant, prevents further runs of the operation. In this case,
+    /// also drops the pins of its constants. The constants can then be freed, like without a
+    /// budget. The memory of the operation's results is then no longer released.
     pub(super) fn lose_unless_saved(&self) {
         let constants = || {
             let operands = self.source.operands.iter();
@@ -245,8 +245,8 @@ fn bytes_of(layout: &Layout, dtype: DType) -> u64 {
     work_of(&[layout.len(), dtype.size_bytes()])
 }
 
-/// Returns the part of a value that has the layout `part` in the value's first memory. Computes the
-/// value again if it has no memory.
+/// Returns a part of a value. In the value's first memory, this part has the layout `part`. If the
+/// value has no memory, computes the value again.
 pub(super) fn fetch(activation: &Rc<Activation>, part: &Layout) -> Result<(Buffer, Layout)> {
     if let Some(stored) = activation.part(part) {
         return Ok(stored);

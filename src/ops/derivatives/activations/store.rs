@@ -1,4 +1,4 @@
-//! The store of a tape, which holds and releases the memory of saved values.
+//! The store of a tape. The store holds and releases the memory of saved values.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -30,8 +30,8 @@ pub(in crate::ops) struct Activation {
     pins: Cell<usize>,
     /// The last step that reads the value.
     last_reader: Cell<usize>,
-    /// The operation that computes the value, and the index of the result; `None` if the value
-    /// cannot be computed again.
+    /// The operation that computes the value, and the index of the result. If the value cannot be
+    /// computed again, this is `None`.
     source: Option<(Rc<Recomputation>, usize)>,
 }
 
@@ -119,7 +119,7 @@ impl Activation {
         Some((memory.buffer.share(), part.starting_at(offset)))
     }
 
-    /// Stores `buffer`, which has the whole value, if the value is needed and has no memory.
+    /// If the value is needed and has no memory, stores `buffer`. `buffer` has the whole value.
     pub(super) fn store_memory(&self, buffer: &Buffer, layout: &Layout) {
         if !self.is_needed() || self.memory.borrow().is_some() {
             return;
@@ -158,7 +158,7 @@ impl Activation {
             .is_some_and(|memory| memory.buffer.holders() == 1 && memory.buffer.device() == device)
     }
 
-    /// Releases the memory if no step and no computation needs it.
+    /// If no step and no computation needs the value, releases its memory.
     fn settle(&self) {
         if !self.is_needed() {
             self.release();

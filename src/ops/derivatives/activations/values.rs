@@ -25,10 +25,11 @@ struct ValueActivations {
     /// The activations of constants that can be computed again, by the index of the constant's
     /// value id.
     regenerated: Vec<Rc<Activation>>,
-    /// The store of saved values. It exists once there was a budget or a memory limit.
+    /// The store of saved values. Until there was a budget or a memory limit, the thread has no
+    /// store.
     store: Option<Rc<Store>>,
-    /// The devices with a memory limit. Their guards let the device release saved values of the
-    /// tape.
+    /// The devices with a memory limit, each with a guard. The guards let the device release saved
+    /// values of the tape.
     limited: SmallVec<[(Device, PressureGuard); 1]>,
 }
 
@@ -65,9 +66,9 @@ fn with_values<R>(see: impl FnOnce(&mut ValueActivations) -> R) -> Option<R> {
     VALUES.with_borrow_mut(|values| values.as_mut().map(see))
 }
 
-/// Returns the store of this thread's tape, which can release saved values. Returns `None` if the
-/// thread has no tape. Also returns `None` if there is neither an activation budget nor a memory
-/// limit of the device.
+/// Returns the store of this thread's tape. The store can release saved values. Returns `None` if
+/// the thread has no tape. If there is neither an activation budget nor a memory limit of the
+/// device, also returns `None`.
 pub(in crate::ops) fn store(device: &Device) -> Option<Rc<Store>> {
     if budget::limit_bytes().is_none() && !device.has_memory_limit() {
         return None;

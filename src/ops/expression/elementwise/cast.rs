@@ -8,8 +8,8 @@ use crate::ops::expression::expr::{Expr, Lazy};
 use crate::ops::expression::node::{Apply, Leaf, unary};
 
 impl<T: AnyElement> Array<T> {
-    /// Returns each element as a `U`, converted like Rust's `as`: integers wrap, floats saturate,
-    /// NaN becomes 0, and anything except zero becomes `true`.
+    /// Returns each element as a `U`, converted like Rust's `as`. Integers wrap, floats saturate,
+    /// and NaN becomes 0. A cast to `bool` returns `true` for every element except zero.
     ///
     /// # Examples
     ///

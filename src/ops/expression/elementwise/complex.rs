@@ -7,9 +7,9 @@ use crate::array::{AnyElement, Float};
 use crate::ops::expression::expr::{IntoExpr, Lazy};
 use crate::ops::expression::node::{Apply, binary};
 
-/// Returns the complex numbers with the real parts `re` and the imaginary parts `im`, which
-/// broadcast. Parts of `f32` give `Complex<f32>`, and parts of `f64` give `Complex<f64>`. The
-/// inverse operations are [`Array::re`](crate::Array::re) and [`Array::im`](crate::Array::im).
+/// Returns the complex numbers with the real parts `re` and the imaginary parts `im`. The two
+/// operands broadcast. Parts of `f32` give `Complex<f32>`, and parts of `f64` give `Complex<f64>`.
+/// The inverse operations are [`Array::re`](crate::Array::re) and [`Array::im`](crate::Array::im).
 ///
 /// # Examples
 ///

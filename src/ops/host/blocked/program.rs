@@ -19,8 +19,8 @@ use cachescope_kernels::elementwise::loops::BlockLoop;
 /// A program that computes the elements of an expression graph over an index space.
 ///
 /// Invariants: the operands of a step are earlier steps. While a step's block is read, no other
-/// step writes to its part of the scratch memory. `Memory` and `View` point to memory of the
-/// expression graph's arrays, which covers the index space.
+/// step writes to the block's part of the scratch memory. `Memory` and `View` point to memory of
+/// the expression graph's arrays. This memory covers the index space.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockProgram {
     pub(super) steps: SmallVec<[ProgramStep; 3]>,
@@ -157,14 +157,14 @@ impl BlockProgram {
     }
 }
 
-/// The operands of an expression, whose blocks are read in place or gathered.
+/// The operands of an expression. Their blocks are read in place or gathered.
 pub(in crate::ops) struct OperandBlocks(pub(super) BlockProgram);
 
 impl OperandBlocks {
     /// Returns the operands of `tree` over `shape`. Returns `None` if there are too many operands.
     /// Returns `None` if an operand does not broadcast to the shape, or is best read in tiles. Also
-    /// returns `None` if some values are better computed once: functions of operands that are all
-    /// repeated, and functions of an array that occurs twice.
+    /// returns `None` if some values are better computed once. These values are functions of
+    /// repeated operands only, and functions of an array that occurs twice.
     pub(in crate::ops) fn of(tree: &dyn Tree, shape: &Shape) -> Option<Self> {
         let space = IndexSpace::row_major(shape);
         let mut registers = Registers::new(MOST_LEAVES, 0);

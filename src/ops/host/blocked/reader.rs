@@ -13,7 +13,7 @@ use crate::array::Bits;
 use crate::ops::host::element_source::{ElementSource, Outputs};
 
 impl BlockProgram {
-    /// Calls `read` with a reader of the elements, which has its own scratch memory.
+    /// Calls `read` with a reader of the elements. The reader has its own scratch memory.
     ///
     /// # Safety
     ///
@@ -93,8 +93,8 @@ impl OperandBlocks {
                 let count = BLOCK.min(range.end - start);
                 // SAFETY: by this function's contract.
                 unsafe { reader.block(start, count) };
-                // SAFETY: the scratch memory begins with an address for each step, which `block`
-                // has just set.
+                // SAFETY: the scratch memory begins with an address for each step. `block` has just
+                // set these addresses.
                 let firsts = unsafe {
                     std::slice::from_raw_parts(reader.scratch.cast(), self.0.steps.len())
                 };
@@ -158,7 +158,8 @@ impl BlockReader<'_> {
     #[inline]
     fn address(&self, number: usize) -> *const u8 {
         debug_assert!(number < self.program.steps.len());
-        // SAFETY: the scratch memory begins with an address for each step, which `prepare` wrote.
+        // SAFETY: the scratch memory begins with an address for each step. `prepare` wrote these
+        // addresses.
         unsafe { self.scratch.cast::<*const u8>().add(number).read() }
     }
 
@@ -307,7 +308,7 @@ impl BlockReader<'_> {
     }
 
     /// Writes `height` whole rows to each of `outputs`, by tiles. The rows fit the height of a
-    /// tile. They begin at the element `first`.
+    /// tile. The first row begins at the element `first`.
     ///
     /// # Safety
     ///

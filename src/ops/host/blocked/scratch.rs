@@ -76,8 +76,8 @@ const LINES: usize = 384;
 impl ScratchMemory {
     pub(super) const ALIGNMENT: usize = 64;
 
-    /// Calls `work` with the address of `bytes` aligned bytes, which `work` may write to until it
-    /// returns.
+    /// Calls `work` with the address of `bytes` aligned bytes. `work` may write to these bytes
+    /// until it returns.
     pub(super) fn with(bytes: usize, work: &mut dyn FnMut(*mut u8)) {
         let lines = bytes.div_ceil(Self::ALIGNMENT);
         if lines <= LINES {
@@ -89,8 +89,8 @@ impl ScratchMemory {
     }
 }
 
-/// Calls `work` with memory on the stack. This function is not inlined, so that other stack frames
-/// stay small.
+/// Calls `work` with memory on the stack. This function is not inlined, so that the stack frames of
+/// its callers stay small.
 #[inline(never)]
 fn on_stack(work: &mut dyn FnMut(*mut u8)) {
     let mut scratch = [const { MaybeUninit::<CacheLine>::uninit() }; LINES];

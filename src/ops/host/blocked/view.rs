@@ -1,4 +1,4 @@
-//! Operands whose elements, in the order of the index space, are not consecutive in memory. Their
+//! Operands whose elements, in the order of the index space, are not consecutive in memory. These
 //! elements are gathered, block by block.
 //!
 //! If a row consists of every second element, it is read in pairs, because compilers vectorise
@@ -29,8 +29,9 @@ pub(super) struct View {
 }
 
 /// The memory of [`View::scratch_bytes`] in which a view's elements are gathered. It has the
-/// elements of one block or of one tile, or the elements that all blocks of a periodic view share.
-/// An [`OpenTile`] precedes the elements: the record of the tile's rows that were not read yet.
+/// elements of one block or of one tile. For a periodic view, it has the elements that repeat in
+/// all blocks. An [`OpenTile`] precedes the elements: the record of the tile's rows that were not
+/// read yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ViewScratch {
     open: *mut OpenTile,
@@ -52,7 +53,7 @@ impl View {
         }
     }
 
-    /// Prevents reads between the view's elements if the view's memory begins at `written`. Other
+    /// If the view's memory begins at `written`, prevents reads between the view's elements. Other
     /// threads may write to the memory between these elements.
     pub(super) fn exclude_written(&mut self, written: *const u8) {
         self.reads_between &= self.base != written;
@@ -123,8 +124,8 @@ impl View {
         }
     }
 
-    /// Gathers `part`, which begins at the element `start`, if this view is best read in tiles. The
-    /// next blocks must be the rows of `part`, from the first to the last.
+    /// If this view is best read in tiles, gathers `part`. The part begins at the element `start`.
+    /// The next blocks must be the rows of `part`, from the first to the last.
     ///
     /// # Safety
     ///
@@ -144,8 +145,8 @@ impl View {
         }
     }
 
-    /// Returns the address of the `count` elements from the element `start` on. They are readable
-    /// until the scratch is used again.
+    /// Returns the address of the `count` elements from the element `start` on. The elements are
+    /// readable until the scratch memory is used again.
     ///
     /// # Safety
     ///

@@ -2,7 +2,7 @@
 //! compiles.
 //!
 //! The crates transform rows without gaps. If a row is contiguous in the operand and in the result,
-//! it is transformed directly into the result. Along other axes, a few adjacent rows are gathered,
+//! it is transformed directly into the result. Otherwise, a few adjacent rows are gathered,
 //! transformed in the cache and scattered to the result. So each element is read and written once,
 //! and no array is allocated except the result. The scratch memory of each thread is in the
 //! device's memory. The crates themselves allocate the tables of roots of unity.
@@ -55,12 +55,13 @@ pub(in crate::ops) fn transformed_planes(
     let columns = complex_rows(x.dtype, shape.dims()[last - 1], direction, None);
     let columns = planned("fft2", columns)?;
     let rows = transformed(order, x, last, direction, factor)?;
-    // The array is new, and each of its columns is read before it is written.
+    // The columns are transformed in place. No other code uses the array, because it is new. Each
+    // column is read before its transform is written.
     let lanes = FftLanes::new(&rows.layout, &rows.layout, last - 1);
     let from = bytes_of(rows.operand());
     let to = WritePtr::over(from.at(0).cast_mut().cast());
     // SAFETY: the lanes are all columns of one new array. This stream is ordered after the launch
-    // that wrote its rows.
+    // that wrote the array's rows.
     unsafe { transform(order, &columns, &lanes, from, to, false) }?;
     Ok(rows)
 }
@@ -130,7 +131,7 @@ fn along(
     Ok(array)
 }
 
-/// The rows along an axis of two arrays, whose shapes are equal except for the length of this axis.
+/// The rows along an axis of two arrays. The shapes are equal, except for the length of this axis.
 #[derive(Clone, Copy)]
 struct FftLanes {
     /// A walk over the first elements of the rows of both arrays.
@@ -189,9 +190,9 @@ unsafe fn transform(
         (&reads, &writes),
         move |(rows, lanes, from), (to, slots), parts| {
             let range = parts.start * each..count.min(parts.end * each);
-            // SAFETY: the memory is alive during a launch. The ranges of a launch do not overlap,
-            // so no two ranges use one slot: each uses the slot of its first part. This function's
-            // contract covers the arrays.
+            // SAFETY: the memory is alive during a launch. Each range uses the slot of its first
+            // part. The ranges of a launch do not overlap, so no two ranges use one slot. This
+            // function's contract covers the arrays.
             unsafe {
                 let scratch = slots.scratch(parts.start);
                 if is_direct {

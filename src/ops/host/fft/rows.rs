@@ -1,4 +1,4 @@
-//! Transforms of contiguous rows. No other code of the transforms depends on the element types.
+//! Transforms of contiguous rows. Only this module of the transforms depends on the element types.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;

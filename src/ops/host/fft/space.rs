@@ -26,7 +26,7 @@ fn tile_rows(row_bytes: usize) -> usize {
     (TILES_BYTES / row_bytes).clamp(line, 64)
 }
 
-/// The maximum memory in bytes of all slots if there are more slots than threads.
+/// The maximum size of all slots, in bytes, if there are more slots than threads.
 const SPACE_BYTES: usize = 16 << 20;
 
 /// The alignment of the sections of a slot: a cache line.

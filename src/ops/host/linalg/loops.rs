@@ -1,4 +1,4 @@
-//! Tables of the functions of `cachescope-linalg`, by element type. No other code of the
+//! Tables of the functions of `cachescope-linalg`, by element type. Only this module of the
 //! factorizations depends on the element type.
 
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -47,17 +47,17 @@ impl MatrixPart {
 /// A function of two parts, the number of rows, and the number of threads.
 pub(super) type EachMatrix = unsafe fn([MatrixPart; 2], usize, usize) -> Outcome;
 
-/// A function of the rows of a matrix, its values, and the memory `V` of its vectors. The memory is
-/// `None` if the vectors are not wanted. The other arguments are the shape `S` of the matrix and
-/// the number of threads.
+/// A function of the rows of a matrix, its values, and the memory `V` of its vectors. If the
+/// vectors are not wanted, the memory is `None`. The other arguments are the shape `S` of the
+/// matrix and the number of threads.
 type Spectral<V, S> = unsafe fn([MatrixPart; 2], Option<V>, S, usize) -> Outcome;
 
 /// The functions of [`Real`] for one type.
 ///
 /// # Safety
 ///
-/// Parts must have elements of this type, which have been written. During a call, nothing may write
-/// to the rows of `svd` and `eigh`, and nothing else may access the other parts.
+/// Parts must have elements of this type. The elements must have been written. During a call,
+/// nothing may write to the rows of `svd` and `eigh`. Nothing else may access the other parts.
 pub(super) struct MatrixLoops {
     pub(super) solve: EachMatrix,
     pub(super) invert: EachMatrix,

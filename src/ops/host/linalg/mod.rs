@@ -7,8 +7,8 @@
 //!
 //! faer divides a large matrix among threads. If there are many small matrices, each thread takes
 //! some at a time. The order of sums depends on the thread count that faer receives. So this count
-//! is a constant, which does not depend on the pool. Therefore results depend on shapes and
-//! elements alone. Delayed work is an exception: one thread runs it.
+//! is a constant, independent of the pool. Therefore results depend on shapes and elements alone.
+//! Delayed work is an exception: one thread runs it.
 
 mod loops;
 
@@ -305,8 +305,9 @@ fn of_each(
 }
 
 /// Computes `each` elements from each square matrix of `a` by `write`, and returns these elements
-/// in `shape`. `write` receives the columns of a matrix, which it may overwrite, and `each` zeros
-/// for the result. The other arguments of `write` are the number of rows and the number of threads.
+/// in `shape`. `write` receives the columns of a matrix, and `each` zeros for the result. `write`
+/// may overwrite the columns. The other arguments of `write` are the number of rows and the number
+/// of threads.
 #[track_caller]
 fn made_of_each(
     order: HostOrder<'_>,

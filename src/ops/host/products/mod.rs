@@ -12,11 +12,11 @@
 //! ([`complex`](cachescope_kernels::products::complex)). Integers and small complex matrices are
 //! multiplied in blocks ([`blocks`](cachescope_kernels::products::blocks)).
 //!
-//! The crate `gemm` would divide a product with rayon's iterators, which move the work to the pool.
-//! So this module cuts products into parts, which threads share. A part is a range of rows. If
-//! there are few rows, a part is a range of columns. Parts are so large that the order in which
-//! `gemm` adds terms depends on the inner length alone. So the bits of a product do not depend on
-//! the number of threads.
+//! The crate `gemm` would divide a product with rayon's iterators. These iterators move the work to
+//! the pool. So this module cuts products into parts, and threads share the parts. A part is a
+//! range of rows. If there are few rows, a part is a range of columns. Parts are so large that the
+//! order in which `gemm` adds terms depends on the inner length alone. So the bits of a product do
+//! not depend on the number of threads.
 
 use std::ops::Range;
 
@@ -236,9 +236,9 @@ impl Products {
         self.pairs.count() * rows * columns
     }
 
-    /// Returns the number of rows of a product that one job computes. It is limited so that there
-    /// are jobs for many threads. It does not depend on the number of threads, so that results do
-    /// not depend on the number of threads.
+    /// Returns the number of rows of a product that one job computes. The number is limited, so
+    /// that there are jobs for many threads. It does not depend on the number of threads, so
+    /// results do not, either.
     fn job_rows(&self) -> usize {
         match self.algorithm {
             Algorithm::Vector => vectors::HEIGHT,
@@ -422,7 +422,7 @@ impl ProductParts {
     const SHARED: usize = 1 << 22;
     /// The minimum length of a part along the divided axis.
     const LEAST: usize = 32;
-    /// The minimum length of a part along the other axis.
+    /// The minimum length of a part along the axis that is not divided.
     const LEAST_OTHER: usize = 65;
     /// The maximum number of parts.
     const MOST: usize = 64;

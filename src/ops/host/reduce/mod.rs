@@ -104,7 +104,7 @@ unsafe impl Sync for FirstOutput {}
 /// The outputs that one thread computes, and the inputs of the computation.
 ///
 /// Invariants: the loops are for elements of the source's type. From `to` on, there is space for
-/// `count` results, which nothing else reads or writes.
+/// `count` results. Nothing else reads or writes this space.
 struct ReductionJob<'a> {
     loops: &'a ReductionLoops,
     leaves: &'a LeafLoops,
@@ -121,7 +121,7 @@ struct ReductionJob<'a> {
 /// # Safety
 ///
 /// The loops must be for elements of the source's type. The source's operands must be alive and not
-/// written to. There must be space for the results, which nothing else reads or writes.
+/// written to. There must be space for the results. Nothing else may read or write this space.
 unsafe fn reduce_range(
     loops: &ReductionLoops,
     source: BlockSource<'_>,

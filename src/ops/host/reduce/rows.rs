@@ -109,7 +109,7 @@ impl ReductionJob<'_> {
     ///
     /// # Safety
     ///
-    /// If the rows continue earlier elements, there must be one row, and `totals` must have the
+    /// If the rows continue earlier elements, there must be one row. `totals` must then have the
     /// total of the earlier elements.
     #[inline(always)]
     unsafe fn total_rows(

@@ -69,9 +69,9 @@ pub(in crate::ops) fn ranked(
     along(order, (loops, kernel), (array, at), shape, task)
 }
 
-/// Returns two elements of each sorted lane along the axis `at` of `array`: the elements at
-/// positions `nth` and `nth + 1`. If the lane has no position `nth + 1`, the second element equals
-/// the first element. If an element of the lane is NaN, both results are NaN. The result has
+/// Returns two elements of each lane along the axis `at` of `array`. In the sorted lane, they have
+/// the positions `nth` and `nth + 1`. If the lane has no position `nth + 1`, the second element
+/// equals the first element. If an element of the lane is NaN, both results are NaN. The result has
 /// `shape`, in which the axis `at` has length 2.
 #[track_caller]
 pub(in crate::ops) fn neighbours(
@@ -146,7 +146,7 @@ struct Space {
     _memory: Option<Buffer>,
 }
 
-/// The address of the rows of all lanes; `None` if rows are short and on the stack.
+/// The address of the rows of all lanes. If rows are short and on the stack, this is `None`.
 #[derive(Clone, Copy)]
 struct Slots(Option<*mut u8>);
 

@@ -9,13 +9,14 @@ use crate::ops::index::{gathered, of_classes};
 use cachescope_kernels::reduce::{CrossEntropy, Logsumexp};
 
 impl<T: Float> Array<T> {
-    /// Returns the cross entropy of this array, the logits, like PyTorch's `cross_entropy`. It is
-    /// the mean of −ln softmax(logits)\[class\] over the rows. The logits have the shape `[N, C]`.
-    /// `classes` has the shape `[N]`, with a class of `0..C` for each row. The result has rank 0.
+    /// Returns the cross entropy of this array, the logits, like PyTorch's `cross_entropy`. The
+    /// cross entropy is the mean of −ln softmax(logits)\[class\] over the rows. The logits have the
+    /// shape `[N, C]`. `classes` has the shape `[N]`, with a class of `0..C` for each row. The
+    /// result has rank 0.
     ///
     /// The logits are read once and no softmax is stored. The loss of a row is the logarithm of the
     /// sum of its exponentials, minus the logit of its class. The loss is computed in `f64` without
-    /// overflow. So a loss near 0 keeps its digits even if the logits are large. Without rows, the
+    /// overflow. So even if the logits are large, a loss near 0 keeps its digits. Without rows, the
     /// result is NaN, like the [`mean`](Self::mean) of no elements.
     ///
     /// # Examples
@@ -86,9 +87,9 @@ fn cross_entropy(
     }))
 }
 
-/// Returns the gradient of the logits. It is the probability of each logit, minus 1 for the class
-/// of the row, times a factor. The factor is the gradient of the mean, divided by the number of
-/// rows. The result is rounded once.
+/// Returns the gradient of the logits. The gradient is the probability of each logit, minus 1 for
+/// the class of the row, times a factor. The factor is the gradient of the mean, divided by the
+/// number of rows. The result is rounded once.
 #[track_caller]
 fn back(
     mut logits: AnyArray,

@@ -4,16 +4,16 @@
 //! that declares its methods.
 //!
 //! Elements are reduced in blocks. A block is reduced into several independent partial results, so
-//! that the compiler generates vector code. A chunk is a number of consecutive blocks, which one
-//! thread reduces into a total. The totals of chunks are merged in pairs. The order of these steps
+//! that the compiler generates vector code. A chunk is a number of consecutive blocks. One thread
+//! reduces a chunk into a total. The totals of chunks are merged in pairs. The order of these steps
 //! depends only on the shape and the memory layout of the operands. So a result is equal on every
 //! run and for any number of threads.
 //!
-//! CUDA devices also reduce blocks, and then merge the totals (`ops/cuda/reduce/`). Their order
-//! also depends only on the shape and the memory layout. So a result is equal on every run and on
-//! every CUDA device. Rounded results differ from the host's results by at most a few units in the
-//! last place. Results without rounding are equal to the host's results: integers, extremes,
-//! positions and truth values.
+//! CUDA devices also reduce blocks, and then merge the totals (`ops/cuda/reduce/`). The order of
+//! these steps also depends only on the shape and the memory layout. So a result is equal on every
+//! run and on every CUDA device. Rounded results differ from the host's results by at most a few
+//! units in the last place. Integers, extremes, positions and truth values are not rounded. They
+//! are equal to the host's results.
 
 mod cross_entropy;
 mod declare;

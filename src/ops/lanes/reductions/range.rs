@@ -43,8 +43,8 @@ impl AnyArray {
         }
     }
 
-    /// Returns the power of two by which the elements of each spread are scaled. The power is 1 if
-    /// the spread is finite and at least `least`. If the mean of the elements may be larger than
+    /// Returns the power of two by which the elements of each spread are scaled. If the spread is
+    /// finite and at least `least`, the power is 1. If the mean of the elements may be larger than
     /// their spread, the caller passes it as `mean`.
     #[track_caller]
     pub(in crate::ops) fn range_scales(&self, least: f64, mean: Option<&Self>) -> Result<Self> {

@@ -6,19 +6,19 @@ use cachescope_kernels::reduce::{
 };
 
 reductions! {
-    /// Returns the sum of the elements. Signed integers and `bool` are summed in `i64` and unsigned
-    /// integers in `u64`, which wrap. Floats are summed in their own type (`f16` and `bf16` are
-    /// computed in `f32`). The error does not grow with the number of elements. The sum of no
-    /// elements is 0.
+    /// Returns the sum of the elements. Signed integers and `bool` are summed in `i64`, and
+    /// unsigned integers in `u64`. Integer sums wrap. Floats are summed in their own type (`f16`
+    /// and `bf16` are computed in `f32`). The error does not grow with the number of elements. The
+    /// sum of no elements is 0.
     sum, sum_axis, sum_keepdims: Sum over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 10.0, [4.0, 6.0];
 
     /// Returns the mean of the elements. The mean of integers and `bool` is an `f64`, and the mean
     /// of floats has their own type. The mean of no elements is NaN.
     mean, mean_axis, mean_keepdims: Mean over AnyElement -> T::Average, f32 [1.0, 2.0, 3.0, 4.0] => 2.5, [2.0, 3.0];
 
-    /// Returns the product of the elements. Signed integers and `bool` are multiplied in `i64` and
-    /// unsigned integers in `u64`, which wrap. Floats are multiplied in their own type (`f16` and
-    /// `bf16` are computed in `f32`). The product of no elements is 1.
+    /// Returns the product of the elements. Signed integers and `bool` are multiplied in `i64`, and
+    /// unsigned integers in `u64`. Integer products wrap. Floats are multiplied in their own type
+    /// (`f16` and `bf16` are computed in `f32`). The product of no elements is 1.
     prod, prod_axis, prod_keepdims: Prod over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 24.0, [3.0, 8.0];
 
     /// Returns the largest element, or NaN if an element is NaN. The gradient is divided equally
@@ -60,10 +60,10 @@ reductions! {
 
     /// Returns the Euclidean norm, the square root of the sum of squares. The sum is computed in
     /// `f64`. The norm of integers and `bool` is an `f64`, and the norm of floats has their own
-    /// type. The sum overflows only if the result does. For `f64`, elements that are too large or
-    /// too small to be squared are scaled and summed separately (Anderson, "Algorithm 978: Safe
-    /// Scaling in the Level 1 BLAS", 2017). The norm of no elements is 0. If the norm is 0, its
-    /// gradient and second derivatives are 0. For the curvature at 0, differentiate the sum of
+    /// type. If the norm does not overflow, the sum does not, either. For `f64`, elements that are
+    /// too large or too small to be squared are scaled and summed separately (Anderson, "Algorithm
+    /// 978: Safe Scaling in the Level 1 BLAS", 2017). The norm of no elements is 0. If the norm is 0,
+    /// its gradient and second derivatives are 0. For the curvature at 0, differentiate the sum of
     /// squares.
     norm, norm_axis, norm_keepdims: Norm over Element -> T::Average, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
 

@@ -56,8 +56,8 @@ impl Product {
         labels.fold(0, |all, labels| all | labels)
     }
 
-    /// Returns the elements with the axes in the order of `order`, which must name all axes. For a
-    /// single factor, returns a view.
+    /// Returns the elements with the axes in the order of `order`. `order` must name all axes. For
+    /// a single factor, returns a view.
     #[track_caller]
     pub(super) fn evaluate(&self, order: &[Label]) -> Result<AnyArray> {
         match &self.factors[..] {

@@ -20,7 +20,8 @@ pub(super) struct Path {
 impl Path {
     /// Returns the order with the fewest multiplications. Among orders with equally many
     /// multiplications, returns the order with the least memory. Tries each division of each set
-    /// into two sets, whose costs are already known. For eight operands, there are 3025 divisions.
+    /// into two sets. The costs of these two sets are already known. For eight operands, there are
+    /// 3025 divisions.
     pub(super) fn new(subscripts: &Subscripts, leaves: &[LabelSet], output: LabelSet) -> Self {
         let sets = 1usize << leaves.len();
         let union = |set: usize| {

@@ -1,8 +1,8 @@
 //! Eigenvectors and singular vectors of equal values that are smooth along a direction.
 //!
 //! The vectors of equal values are an arbitrary basis of their space. If the matrix changes along a
-//! direction, the equal values split, and only one basis is smooth. This basis consists of the
-//! vectors of the change, restricted to that space (Kato 1966, "Perturbation theory for linear
+//! direction, the equal values split, and only one basis is smooth. Its vectors are the vectors of
+//! the change that is restricted to that space (Kato 1966, "Perturbation theory for linear
 //! operators", II.2). In this basis, values and vectors have derivatives along the direction. So
 //! `jvp` and `hvp` are correct for functions that do not depend on the basis.
 
@@ -16,8 +16,8 @@ use crate::ops::AnyLazy;
 use crate::ops::derivatives::{change_of, has_direction};
 
 /// Returns eigenvectors of symmetric matrices `a`. The vectors are smooth along the direction of
-/// the thread's current directional derivative. They are computed from eigenvectors `v` of the
-/// values `w`. Returns `None` if `v` need no change.
+/// the thread's current directional derivative. The vectors are computed from eigenvectors `v` of
+/// the values `w`. Returns `None` if `v` need no change.
 #[track_caller]
 pub(super) fn eigenvectors(a: &AnyArray, [w, v]: [&AnyArray; 2]) -> Result<Option<AnyArray>> {
     if !has_direction() || !Groups::of(w)?.has_equal()? {
@@ -53,9 +53,10 @@ pub(super) fn eigenvectors_along(
 }
 
 /// Returns singular vectors U and Vᵀ of matrices `a`. The vectors are smooth along the direction of
-/// the thread's current directional derivative. They are computed from the singular vectors `u` and
-/// `vt`. Returns `None` if `u` and `vt` need no change. For values that are 0, the results are the
-/// singular vectors of the change outside the spaces of the other vectors.
+/// the thread's current directional derivative. The results are computed from the singular vectors
+/// `u` and `vt`. Returns `None` if `u` and `vt` need no change. For values that are 0, the change
+/// is restricted to the space outside the other vectors. The results are the singular vectors of
+/// this restricted change.
 #[track_caller]
 pub(super) fn singular_vectors(
     a: &AnyArray,

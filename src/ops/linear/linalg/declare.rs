@@ -1,4 +1,4 @@
-//! The public functions of [`linalg`](crate::linalg), which call type-erased functions.
+//! The public functions of [`linalg`](crate::linalg). They call type-erased functions.
 
 use super::{Factorizable, MatrixNorm, factors, norms, spectral};
 use crate::array::Array;
@@ -59,8 +59,8 @@ pub fn inv<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 }
 
 /// Returns the determinants of square matrices `[.., n, n]`. The result has the leading axes of
-/// `a`. The determinant of a singular matrix is 0. The determinant of a matrix without rows is 1. A
-/// determinant overflows only if its value is beyond the type's range.
+/// `a`. The determinant of a singular matrix is 0. The determinant of a matrix without rows is 1.
+/// If a determinant is in the type's range, its computation does not overflow.
 ///
 /// # Examples
 ///

@@ -154,8 +154,8 @@ impl SingularFactors {
     }
 }
 
-/// Returns two products for each value of the last axis: of the values before it, and of the values
-/// after it.
+/// Returns, for each value of the last axis, two products: of the values before it, and of the
+/// values after it.
 #[track_caller]
 fn products_beside(s: &AnyArray) -> Result<(AnyArray, AnyArray)> {
     let n = last_of(s);
@@ -170,7 +170,7 @@ fn products_beside(s: &AnyArray) -> Result<(AnyArray, AnyArray)> {
     Ok((product(ones.tril(-1)?)?, product(ones.triu(1)?)?))
 }
 
-/// Returns the product of all other values for each pair of values of the last axis. The diagonal
+/// Returns, for each pair of values of the last axis, the product of all other values. The diagonal
 /// is 0.
 #[track_caller]
 fn products_of_others(s: &AnyArray) -> Result<AnyArray> {

@@ -85,8 +85,8 @@ pub(super) fn of_cholesky(lower: &AnyArray, gradient: &AnyArray) -> Result<AnyAr
 }
 
 /// Returns the gradient of A for A = Q R: (g_Q + Q copy(M)) R⁻ᵀ with M = R g_Rᵀ − g_Qᵀ Q. The
-/// function copy mirrors the lower triangle. If a matrix is wide, the gradient of the columns
-/// beyond the square is Q times the gradient of R's columns.
+/// function copy mirrors the lower triangle. A wide matrix has columns beyond its square part.
+/// Their gradient is Q times the gradient of these columns of R.
 #[track_caller]
 pub(super) fn of_qr(
     a: &AnyArray,

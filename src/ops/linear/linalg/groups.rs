@@ -26,16 +26,17 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Returns the groups of `values`, which are sorted along the last axis. Values are equal if
-    /// their difference is a rounding error compared with the largest value.
+    /// Returns the groups of `values`. `values` must be sorted along the last axis. If the
+    /// difference of two neighbouring values is a rounding error of the largest value, they are in
+    /// one group.
     #[track_caller]
     pub(super) fn of(values: &AnyArray) -> Result<Self> {
         let values = values.share().untracked();
         let sizes = values.lazy().abs();
         let tolerance = tolerance(values.dtype, last_of(&values));
         let limit = (sizes.max_keepdims(-1)?.lazy() * tolerance).eval()?.lazy();
-        // The first step is the difference from the last value. It shifts all group numbers
-        // equally.
+        // The first step is the difference from the last value. This first step shifts all group
+        // numbers equally.
         let steps = (values.lazy() - values.roll(1, -1)?.lazy()).abs();
         let [zero, one] = [0.0, 1.0].map(|value| AnyLazy::number(values.dtype, value));
         let steps = AnyLazy::select(steps.gt(limit.clone()), one, zero).eval()?;

@@ -2,7 +2,7 @@
 //! [`host`](crate::ops::host) and [`cuda`](crate::ops::cuda) compute the factorizations.
 //!
 //! The two modules have functions of equal names. The functions accept any strides, and return the
-//! factors with a status for each matrix ([`status`]). A CUDA device returns LU factors in place of
+//! factors with a status for each matrix ([`status`]). A CUDA device returns LU factors instead of
 //! determinants, and [`determinant`] computes the determinants from these factors. Least squares
 //! and norms are composed of factorizations and other operations.
 
@@ -84,7 +84,7 @@ fn square(operation: &str, array: &AnyArray) -> Result<usize> {
     ))
 }
 
-/// Returns the length of the last axis of `array`, whose rank must be at least 1.
+/// Returns the length of the last axis of `array`. The rank of `array` must be at least 1.
 fn last_of(array: &AnyArray) -> usize {
     array.dims()[array.layout.ndim() - 1]
 }

@@ -18,7 +18,8 @@ pub(in crate::ops) struct Multiplication(Option<RunningProduct>);
 struct RunningProduct {
     to: [Option<Tracked>; 2],
     to_addend: Option<Tracked>,
-    /// The saved operands. An operand is saved if the gradient of the other operand needs it.
+    /// The saved operands. If the gradient of one operand needs the other operand, the other
+    /// operand is saved.
     kept: [Option<SavedArray>; 2],
     ranks: [usize; 2],
     dtype: DType,
@@ -186,10 +187,10 @@ fn of_right(
     placed_product((&adjoint(left)?, g), to, gradients)
 }
 
-/// Returns the product of `left` and `right`, which is the gradient of `to`. If memory is provided
-/// for the gradient and a kernel can write to it, the product is stored in this memory. Otherwise,
-/// the product has the operand's order in memory. So if the operand is the transpose of a matrix,
-/// the gradient of the matrix is contiguous.
+/// Returns the product of `left` and `right`. This product is the gradient of `to`. Memory may be
+/// provided for the gradient. If a kernel can write to this memory, the product is stored there.
+/// Otherwise, if `to` is column-major, the product is column-major, too. So if `to` is the
+/// transpose of a matrix, the gradient of the matrix is contiguous.
 #[track_caller]
 fn placed_product(
     (left, right): (&AnyArray, &AnyArray),
@@ -201,8 +202,8 @@ fn placed_product(
     {
         return Ok(place);
     }
-    // The product of a stack on the left and one matrix on the right is computed as one product.
-    // The transposed product would not be.
+    // An exception: the product of a stack on the left and one matrix on the right is row-major. It
+    // is computed as one product, but the transposed product would not be.
     let is_merged = left.layout.ndim() > 2 && right.layout.ndim() <= 2;
     if is_column_major(&to.layout) && !is_merged {
         let product = (right.swap_axes(-1, -2)?).matmul(&left.swap_axes(-1, -2)?)?;
@@ -211,8 +212,8 @@ fn placed_product(
     left.matmul(right)
 }
 
-/// Returns whether the elements of the columns of matrices are consecutive in memory, and the
-/// elements of their rows are not.
+/// Returns whether the elements of columns are consecutive in memory, and the elements of rows are
+/// not.
 fn is_column_major(layout: &Layout) -> bool {
     let (dims, strides) = (layout.dims(), layout.strides());
     matches!((dims, strides), ([.., rows, columns], [.., 1, step]) if *rows > 1 && *columns > 1 && *step != 1)

@@ -41,8 +41,8 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the lengths that are summed over
-    /// differ, the leading axes do not broadcast, or an operand has rank 0.
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the summed lengths differ, if the
+    /// leading axes do not broadcast, or if an operand has rank 0.
     /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
@@ -122,7 +122,7 @@ impl AnyArray {
         Ok(multiplication.finish(product))
     }
 
-    /// Returns the matrix product of `f16` or `bf16` plus `addend`, which broadcasts to the
+    /// Returns the matrix product of `f16` or `bf16` plus `addend`. `addend` broadcasts to the
     /// product's shape. The sum is rounded once, to the type of `addend`: the operands' type or
     /// `f32`.
     #[track_caller]
@@ -325,9 +325,9 @@ fn leading(layout: &Layout) -> Shape {
     layout.dims()[..layout.ndim() - 2].into()
 }
 
-/// Returns the layouts that compute all products as one product: all rows on the left times the
-/// matrix on the right. Returns `None` if there are several matrices on the right, or the rows have
-/// no common stride.
+/// Returns the layouts that compute all products as one: all rows on the left times the right
+/// matrix. Returns `None` if there are several matrices on the right, or the rows have no common
+/// stride.
 #[track_caller]
 fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     if leading(right).checked_len()? != 1 {

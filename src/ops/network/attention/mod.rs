@@ -27,8 +27,8 @@ const SCORES_BYTES: usize = 4 << 20;
 const CUDA_SCORES_BYTES: usize = 32 << 20;
 
 /// Returns softmax(q kᵀ / √d) v, the attention of queries `q` to keys `k` with values `v`. The
-/// result for a query is a mean of the values, weighted by the similarity of their keys to the
-/// query.
+/// result for a query is a weighted mean of the values. The weight of a value grows with the
+/// similarity of its key to the query.
 ///
 /// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`. The leading axes
 /// index heads, and broadcast. The result has the shape `[.., lq, dv]`. If `causal` is set, the
@@ -41,8 +41,8 @@ const CUDA_SCORES_BYTES: usize = 32 << 20;
 /// together have at most 64 MiB, unless a single query has more. The blocks do not depend on the
 /// threads or the free memory.
 ///
-/// Vaswani et al., ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), 2017; blocks of
-/// queries as in Rabe and Staats, ["Self-attention Does Not Need O(n²)
+/// Vaswani et al., ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), 2017. The
+/// blocks of queries are as in Rabe and Staats, ["Self-attention Does Not Need O(n²)
 /// Memory"](https://arxiv.org/abs/2112.05682), 2021.
 ///
 /// # Examples
@@ -65,9 +65,9 @@ const CUDA_SCORES_BYTES: usize = 32 << 20;
 ///
 /// # Errors
 ///
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if a rank is below 2, the widths of `q` and `k` or
-/// the lengths of `k` and `v` differ, or the leading axes do not broadcast.
-/// [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows.
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if a rank is below 2, or if the leading axes do not
+/// broadcast. [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the widths of `q` and `k`, or the
+/// lengths of `k` and `v`, differ. [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows.
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn attention<T: Float>(
@@ -159,7 +159,7 @@ fn seen_keys(
     Ok((keys, Some(mask)))
 }
 
-/// Returns the maximum size of a block's scores in bytes, which is `host_bytes` on the host.
+/// Returns the maximum size of a block's scores in bytes. On the host, this size is `host_bytes`.
 fn most_bytes(device: &Device, host_bytes: usize) -> usize {
     match device.backend().cuda().is_some() {
         true => CUDA_SCORES_BYTES,

@@ -15,9 +15,9 @@ use crate::ops::descriptors::ConvLengths;
 const BLOCK_BYTES: usize = 1 << 20;
 const CUDA_BLOCK_BYTES: usize = 1 << 26;
 
-/// The limits of small images and of large kernels. Images are small if a channel of the result has
-/// fewer than `SMALL_AREA` elements. A kernel is large if it has more than `LARGE_KERNEL` elements,
-/// because it then exceeds the second-level cache.
+/// The limits of small images and of large kernels. If a channel of the result has fewer than
+/// `SMALL_AREA` elements, images are small. If a kernel has more than `LARGE_KERNEL` elements, it
+/// is large: it exceeds the second-level cache.
 const SMALL_AREA: usize = 64;
 const LARGE_KERNEL: usize = 1 << 17;
 /// The maximum scratch memory of a job on the host, in bytes.
@@ -185,8 +185,8 @@ impl Geometry {
         self.kernel.into()
     }
 
-    /// Returns the options of the convolution that computes the gradient of the input. Its operands
-    /// are the spread gradient of the result and the flipped kernel.
+    /// Returns the options of the convolution that computes the gradient of the input. The operands
+    /// of this convolution are the spread gradient of the result and the flipped kernel.
     pub(super) fn turned(&self) -> ConvOptions {
         let ConvOptions {
             dilation, groups, ..
@@ -255,9 +255,9 @@ impl Geometry {
     }
 
     /// Returns the lengths for the host's convolution loops, if they compute this convolution of
-    /// elements of `dtype` on `device`. Products of matrices compute three other cases. First, the
-    /// kernel has one element. Second, a large kernel would be read once for each small image.
-    /// Third, rows are so long or so far apart that a job would need much scratch memory.
+    /// elements of `dtype` on `device`. Three cases are computed by products of matrices instead.
+    /// First, the kernel has one element. Second, a large kernel would be read once for each small
+    /// image. Third, rows are so long or so far apart that a job would need much scratch memory.
     pub(super) fn on_host(&self, dtype: DType, device: &Device) -> Option<ConvLengths> {
         let ConvOptions {
             stride,

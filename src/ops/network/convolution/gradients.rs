@@ -120,8 +120,8 @@ fn of_input(
     host::convolved_transposed(gradient, kernel, lengths)
 }
 
-/// Returns the gradient of the kernel. It is the result's gradient times the columns that the
-/// kernel was multiplied with, block by block.
+/// Returns the gradient of the kernel. This gradient is the result's gradient times the columns
+/// that the kernel was multiplied with, block by block.
 #[track_caller]
 fn of_kernel_by_products(
     input: &AnyArray,
@@ -172,8 +172,8 @@ fn added(sum: Option<AnyArray>, left: &AnyArray, right: &AnyArray) -> Result<Any
     }
 }
 
-/// Returns the gradient of the input. It is a convolution of the spread gradient of the result with
-/// the flipped kernel. The kernel's inputs and outputs are exchanged.
+/// Returns the gradient of the input. This gradient is a convolution of the spread gradient of the
+/// result with the flipped kernel. The kernel's inputs and outputs are exchanged.
 #[track_caller]
 fn of_input_by_products(
     [gradient, kernel]: [&AnyArray; 2],

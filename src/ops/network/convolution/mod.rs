@@ -2,8 +2,8 @@
 //!
 //! On the host, direct loops compute convolutions of `f32` and `f64` and their gradients. Other
 //! convolutions are products of matrices. The elements for one output are copied to a column of a
-//! matrix (`im2col`), and the kernel is multiplied by this matrix. The matrix has the columns of
-//! one block of outputs at a time. So a convolution runs on every device that has products and
+//! matrix (`im2col`). The kernel is multiplied by this matrix. At any time, the matrix has only the
+//! columns of one block of outputs. So a convolution runs on every device that has products and
 //! copies.
 
 mod geometry;
@@ -72,10 +72,11 @@ impl<T: Numeric> Array<T> {
     ///
     /// Besides the result, the host's direct loops for `f32` and `f64` need memory for a copy of
     /// the kernel. Other convolutions need memory for the elements that a block of outputs is
-    /// computed from. These elements have at most 1 MiB on the host, and 64 MiB on a CUDA device.
-    /// If one row of outputs takes more, the block is one row of `C * h * w * W'` elements. The
-    /// block's outputs and, with padding, the block's images also need memory. If the input is
-    /// dense, a kernel of one element with stride 1 and no padding needs none of this memory.
+    /// computed from. These elements take at most 1 MiB on the host, and 64 MiB on a CUDA device.
+    /// If one row of outputs needs more, the block is one row. This row needs `C * h * w * W'`
+    /// elements. The block's outputs and, with padding, the block's images also need memory. If the
+    /// input is dense, a kernel of one element with stride 1 and no padding needs none of this
+    /// memory.
     ///
     /// # Examples
     ///
@@ -98,9 +99,10 @@ impl<T: Numeric> Array<T> {
     ///
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if an operand does not have four axes, or
     /// the channels do not match. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the
-    /// kernel does not fit the padded input or is empty, a stride or dilation is 0, or the groups
-    /// do not divide the outputs. [`InvalidShape`](crate::ErrorKind::InvalidShape) if a size
-    /// overflows. [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// kernel is empty, or does not fit the padded input.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a stride or dilation is 0, or if
+    /// the groups do not divide the outputs. [`InvalidShape`](crate::ErrorKind::InvalidShape) if a
+    /// size overflows. [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn conv2d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
@@ -147,7 +149,7 @@ impl<T: Numeric> Array<T> {
     }
 }
 
-/// See [`Array::conv2d`]. A bias, which broadcasts to `[O, 1, 1]`, is added to sums of `f16` or
+/// See [`Array::conv2d`]. A bias broadcasts to `[O, 1, 1]`. The bias is added to sums of `f16` or
 /// `bf16` before the sums are rounded.
 #[track_caller]
 pub(crate) fn conv2d(
@@ -176,10 +178,10 @@ fn geometry_of(input: &AnyArray, kernel: &AnyArray, options: ConvOptions) -> Res
     Geometry::of(&operands, 4, options)
 }
 
-/// Returns the transposed convolution of `x`, of shape `[N, O, H', W']`, with a kernel `[O, C /
-/// groups, h, w]`. The result has the shape `[N, C, H, W]`, where `lengths` are `[H, W]`. If `x` is
-/// the gradient of the result of [`conv2d`](Array::conv2d), the result is the gradient of the
-/// input. A bias of shape `[C, 1, 1]` is added like in [`conv2d`].
+/// Returns the transposed convolution of `x` with a kernel. `x` has the shape `[N, O, H', W']`, and
+/// the kernel `[O, C / groups, h, w]`. The result has the shape `[N, C, H, W]`, where `lengths` are
+/// `[H, W]`. If `x` is the gradient of the result of [`conv2d`](Array::conv2d), the result is the
+/// gradient of the input. A bias of shape `[C, 1, 1]` is added like in [`conv2d`].
 #[track_caller]
 pub(crate) fn conv_transpose2d(
     x: &AnyArray,

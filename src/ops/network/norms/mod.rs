@@ -36,8 +36,8 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if `weight` or `bias` is not a vector of
-    /// the length of the last axis, or the array has rank 0.
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the array has rank 0, or if `weight`
+    /// or `bias` is not a vector of the last axis's length.
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `epsilon` is negative or not
     /// finite. [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
@@ -229,7 +229,7 @@ pub(crate) fn widened(x: &AnyArray) -> AnyLazy {
     x.lazy().cast(x.dtype.computed_in())
 }
 
-/// Checks that `vector` is as long as the last axis of `x`, and that the two arrays are on one
+/// Checks that `vector` is as long as the last axis of `x`. Checks that the two arrays are on one
 /// device.
 #[track_caller]
 fn check(operation: &str, x: &AnyArray, name: &str, vector: &AnyArray) -> Result<()> {

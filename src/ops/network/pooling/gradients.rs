@@ -135,8 +135,8 @@ fn to_ties_apart(
     Ok(sum)
 }
 
-/// Returns the share of each of `elements`. If the element equals the largest element, or the
-/// window's share is NaN, it gets the window's share. Otherwise, it gets 0.
+/// Returns the part of the gradient that each of `elements` gets. If the element equals the largest
+/// element, or `share` is NaN, the element gets `share`. Otherwise, the element gets 0.
 fn given(elements: AnyLazy, largest: &AnyArray, share: AnyLazy) -> AnyLazy {
     let is_given = elements.eq(largest.lazy()).or(share.clone().is_nan());
     let nothing = AnyLazy::number(share.dtype(), 0.0);
@@ -188,8 +188,8 @@ fn sum_of_ties(
     })
 }
 
-/// Returns the gradient of `x`: the sum of the shares that each element gets from all windows. An
-/// element gets the share of a window if it equals the window's largest element. If a share is NaN,
+/// Returns the gradient of `x`: the sum of the shares that each element gets from all windows. If
+/// an element equals a window's largest element, it gets the window's share. If a share is NaN,
 /// every element of the window gets it.
 #[track_caller]
 fn to_ties([x, largest]: [&AnyArray; 2], share: &AnyArray, windows: Windows) -> Result<AnyArray> {

@@ -20,7 +20,7 @@ const FEW: usize = 16;
 const MOST_APART: usize = 6;
 const _: () = assert!(MOST_APART <= MOST_RESULTS);
 
-/// The windows of the last two axes. They fit the lengths of the axes.
+/// The windows of the last two axes. No window is longer than its axis is without padding.
 #[derive(Clone, Copy, Debug)]
 struct Windows {
     size: [usize; 2],
@@ -36,13 +36,13 @@ impl<T: Numeric> Array<T> {
     ///
     /// The array is `[N, C, H, W]` or `[C, H, W]`. The last two axes of the result have the lengths
     /// `(H - size[0]) / stride[0] + 1` and `(W - size[1]) / stride[1] + 1`. Rows and columns that
-    /// fill no window are left out. The gradient of a result is divided equally among all elements
-    /// of the window that equal the result, like for [`max`](Self::max). If the result is NaN, the
-    /// gradient is NaN for the whole window.
+    /// fill no window are left out. Like for [`max`](Self::max), all elements of the window that
+    /// equal the result get equal parts of its gradient. If the result is NaN, the gradient is NaN
+    /// for the whole window.
     ///
     /// Only the result needs memory, unless windows of more than 16 elements overlap. In this case,
-    /// the largest elements of each window's columns are stored first. They have `W` elements for
-    /// each row of the result.
+    /// the largest elements of each window's columns are stored first. For each row of the result,
+    /// these are `W` elements.
     ///
     /// # Examples
     ///
@@ -57,8 +57,9 @@ impl<T: Numeric> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has neither three axes nor four
-    /// axes, a window does not fit or is empty, or a step is 0.
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory.
+    /// axes, or if a step is 0. [`InvalidArgument`](ErrorKind::InvalidArgument) if a window is
+    /// empty, or longer than its axis. [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no
+    /// memory.
     #[track_caller]
     pub fn max_pool2d(&self, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
         self.max_pool2d_padded(size, stride, [0, 0])
@@ -145,7 +146,7 @@ impl Windows {
 
     /// Splits large windows that overlap, because they would read each element many times. Returns
     /// windows of one column, and windows of one row over the results of the columns. Returns
-    /// `None` for other windows.
+    /// `None` for small windows, and for windows that do not overlap.
     fn one_by_one(self) -> Option<[Self; 2]> {
         let [height, width] = self.size;
         let overlap = self.stride[0] < height || self.stride[1] < width;

@@ -32,8 +32,8 @@ pub(super) struct Vectors {
     group: usize,
     chunk: usize,
     chunks: usize,
-    /// The number of elements that a thread reads at once. They are in one column if `by_columns`,
-    /// otherwise in one row.
+    /// The number of elements that a thread reads at once. If `by_columns` is set, these elements
+    /// are in one column, otherwise in one row.
     pack: usize,
     /// An exclusive upper bound of all indices of the operands.
     limit: usize,
@@ -216,8 +216,8 @@ const CHUNKS: &str = include_str!("../chunks.cuh");
 /// The maximum number of bytes that a thread reads at once.
 const PACK_BYTES: usize = 16;
 
-/// Returns the number of elements of a matrix that a thread reads at once. The number is above 1
-/// only for types of 16 bits, and only if all packs are aligned to their size.
+/// Returns the number of elements of a matrix that a thread reads at once. Unless the type has 16
+/// bits and all packs are aligned to their size, the number is 1.
 fn pack(
     kind: ProductKind,
     pairs: &Pairs,
