@@ -97,7 +97,7 @@ impl Gpt {
     }
 
     /// Returns the scores of the next letter at each position of `text`. `text` has the shape
-    /// `[batch, length]`; the scores have the shape `[batch, length, letters]`.
+    /// `[batch, length]`. The scores have the shape `[batch, length, letters]`.
     fn forward(&self, text: &Array<i64>, dropped: f64) -> Result<Array<f32>> {
         let places = self.places.weight.slice(s![..text.shape()[1], ..])?;
         let mut x = (self.letters.forward(text)? + places).eval()?;

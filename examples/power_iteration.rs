@@ -16,8 +16,8 @@ fn length(vector: &Array<f64>) -> Result<f64> {
 
 fn main() -> Result<()> {
     let mut generator = Generator::new(3);
-    // All columns have a common component. It makes the largest eigenvalue much larger than the
-    // other eigenvalues.
+    // All columns have a common component. Therefore the largest eigenvalue of `matrix` is much
+    // larger than the other eigenvalues.
     let rectangle = (Array::<f64>::randn_with(&mut generator, [N, N / 2])? + 0.2).eval()?;
     let matrix = (rectangle.matmul(&rectangle.transpose()?)? / N as f64).eval()?;
     let start = Array::<f64>::randn_with(&mut generator, N)?;

@@ -26,9 +26,8 @@ const LINES: usize = 8;
 /// The result of a dry run, with the memory that the run needed.
 ///
 /// `Display` writes the peaks of live and of reserved bytes, and the calls of a simulated driver.
-/// For each scope that was entered more than once, it then writes the peaks of the first and the
-/// last entry. Finally, it writes the program lines that allocated the most memory live at the
-/// peak.
+/// For each scope with several entries, it then writes the peaks of the first and the last entry.
+/// Finally, it writes the program lines that allocated the most memory live at the peak.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DryRun<R> {
@@ -283,8 +282,8 @@ fn run_on<R>(device: &Device, f: impl FnOnce() -> Result<R>) -> Result<R> {
 /// data. Returns `None` if no number fits. Use it to find the largest batch that fits.
 ///
 /// Each number is tried on its own device. From the first number on, the search doubles its
-/// increment until a number does not fit, and then bisects. The search assumes that a number fits
-/// if a larger number fits.
+/// increment until a number does not fit, and then bisects. The search assumes that, if a number
+/// fits, every smaller number fits.
 ///
 /// # Examples
 ///

@@ -92,7 +92,7 @@ pub mod prelude {
     };
 }
 
-/// The node types of expressions, as they appear in compiler errors; not for direct use.
+/// The node types of expressions, as they appear in compiler errors. Not for direct use.
 // The module is hidden only from rustdoc: compiler errors write types of a hidden module with their
 // full paths.
 #[cfg_attr(doc, doc(hidden))]
@@ -107,8 +107,8 @@ pub mod npy {
     pub use crate::interop::npy::{NpzReader, NpzWriter};
 }
 
-/// The structures of [DLPack] 1.x. Through them, libraries of one process share arrays without a
-/// copy: NumPy, PyTorch, JAX, CuPy and others.
+/// The structures of [DLPack] 1.x. Through these structures, libraries of one process, such as
+/// NumPy, PyTorch, JAX and CuPy, share arrays without a copy.
 ///
 /// [`Array::to_dlpack`] exports an array, and [`Array::from_dlpack`] imports a tensor of another
 /// library. In Python, a tensor is in a capsule, which `x.__dlpack__(max_version=(1, 1))` returns.
@@ -142,12 +142,12 @@ pub mod dlpack {
     pub use crate::interop::dlpack::*;
 }
 
-/// Fourier transforms, by the names of NumPy's `fft`; with the feature `fft`.
+/// Fourier transforms, with the names of NumPy's `fft`. This module needs the feature `fft`.
 ///
 /// The elements are `Complex<f32>` or `Complex<f64>`, or real numbers of `f32` or `f64`. The
 /// transformed axis is any axis, of any length, prime lengths included. Lengths without large prime
 /// factors are the fastest. The forward transform is not scaled, and the inverse is divided by the
-/// length. Operands have any strides; results are row-major. The host computes with the crates
+/// length. Operands may have any strides. Results are row-major. The host computes with the crates
 /// [rustfft] and [realfft]. CUDA devices compute with cuFFT, which is loaded at run time.
 ///
 /// Each length needs a table of roots of unity. The tables of the most recently used lengths are
@@ -165,11 +165,11 @@ pub mod fft {
     };
 }
 
-/// Factorizations of matrices, and functions that use factorizations, by the names of NumPy's
-/// `linalg`; with the feature `linalg`.
+/// Factorizations of matrices, and functions that use factorizations, with the names of NumPy's
+/// `linalg`. This module needs the feature `linalg`.
 ///
 /// Matrices are the last two axes of an array of `f32` or `f64`. The other axes index the matrices,
-/// and any axis may have length 0. Operands have any strides; results are row-major. The host
+/// and any axis may have length 0. Operands may have any strides. Results are row-major. The host
 /// computes with the crate [faer], and CUDA devices compute with cuSOLVER, which is loaded at run
 /// time.
 ///
@@ -294,7 +294,7 @@ mod documents {
     }
 }
 
-/// The items that the macros expand to; not for direct use.
+/// The items that the macros expand to. Not for direct use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::ops::{

@@ -110,8 +110,8 @@ macro_rules! elementwise {
     };
 }
 
-/// The callback of `functions!`. It passes the rows of the function table to the procedural macro,
-/// which cannot read the table itself. `$dollar` is the token `$`.
+/// The callback of `functions!`. The procedural macro cannot read the function table, so the
+/// callback passes the rows of the table to it. `$dollar` is the token `$`.
 macro_rules! door {
     ([$dollar:tt] $pass:ident $(
         $(#[doc = $doc:literal])+

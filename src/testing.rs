@@ -159,7 +159,7 @@ fn peak_above_start(profile: &Profile) -> Peak {
     peak
 }
 
-/// The measurement of a block; the macros expand to it.
+/// The measurement of a block, for the expansion of the macros.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Watch(Recording);
@@ -206,7 +206,8 @@ impl Watch {
     }
 }
 
-/// The measurement of a block that is entered several times; [`assert_no_growth!`] expands to it.
+/// The measurement of a block that is entered several times, for the expansion of
+/// [`assert_no_growth!`].
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct GrowthWatch {

@@ -398,8 +398,8 @@ fn a_malformed_variable_is_named() {
     ] {
         let mut command = example();
         if variable != "CACHESCOPE_DEVICE" {
-            // `--device host` avoids a CUDA device, which would read these variables as soon as it
-            // is opened.
+            // `--device host` avoids a CUDA device. A CUDA device would read these variables as
+            // soon as it is opened.
             command.args(["--device", "host"]);
         }
         let output = command.args(QUICK).env(variable, value).output().unwrap();

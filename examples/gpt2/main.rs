@@ -1,5 +1,5 @@
-//! GPT-2, read from the files that Hugging Face publishes and trained further. It then continues a
-//! text with a cache of keys and values.
+//! Reads GPT-2 from the files that Hugging Face publishes, and trains it further. The network then
+//! continues a text, with a cache of keys and values.
 //!
 //! ```sh
 //! cargo run --release --example gpt2 --features examples/safetensors -- --help

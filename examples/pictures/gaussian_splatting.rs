@@ -104,7 +104,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let places = grid(height, width)?;
     manual_seed(1);
     let mut splats = Splats::new()?;
-    // The shapes have a larger learning rate, because `factors` has larger entries than `places`.
+    // The length of Adam's steps is about the learning rate. `factors` has larger entries than
+    // `places`, so it needs longer steps.
     let [mut moves, mut shapes, mut paints] = [0.004, 0.5, 0.02].map(Adam::new);
     let mut losses = Vec::with_capacity(STEPS);
     savings::HALVES

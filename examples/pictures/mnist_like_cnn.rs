@@ -138,7 +138,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the share of the images for which the digit has the highest score.
+/// Returns the fraction of the images whose label has the highest score.
 fn accuracy(network: &Network, data: &Dataset) -> Result<f64> {
     let guesses = network.forward(&data.images, 0.0)?.argmax_axis(1)?;
     guesses.eq(&data.labels).mean()?.item()

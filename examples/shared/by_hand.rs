@@ -44,7 +44,7 @@ impl Model {
         Ok(loss)
     }
 
-    /// Returns the share of the images for which the digit has the highest score.
+    /// Returns the fraction of the images whose label has the highest score.
     pub fn accuracy(&self, data: &Dataset) -> Result<f64> {
         let hidden = self.hidden.apply(&data.images)?.relu().eval()?;
         let guesses = self.output.apply(&hidden)?.argmax_axis(1)?;

@@ -17,8 +17,8 @@ pub struct Captured<P> {
 
 impl<P: Parameters> Captured<P> {
     /// Captures the gradients of `loss` at `parameters`, on the current device. Each launch reads
-    /// the parameters and the other arrays of `loss` at their addresses at capture. Write new
-    /// values to these arrays in place. All launches draw equal random numbers.
+    /// the parameters and the other arrays of `loss` at the addresses that they had at capture.
+    /// Therefore write new values to these arrays in place. All launches draw equal random numbers.
     pub fn new(parameters: &P, loss: impl Fn(&P) -> Result<Array<f32>>) -> Result<Self> {
         let (mut value, mut gradients) = value_and_grad(parameters, &loss)?;
         let mut step = || {

@@ -25,8 +25,8 @@ pub struct Digits {
 }
 
 impl Digits {
-    /// Reads lines of 64 pixels from 0 to 16 and a label from 0 to 9. The file is compressed if its
-    /// name ends in ".gz".
+    /// Reads lines of 64 pixels from 0 to 16 and a label from 0 to 9. If the name of the file ends
+    /// in ".gz", the file is compressed.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let name = path.display();
         let unreadable = |error: io::Error| Failure::Input(format!("{name}: {error}"));

@@ -16,8 +16,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Prints the error and returns the exit code. The code is 2 for unreadable input, like for an
-    /// invalid command line, and 1 for other errors.
+    /// Prints the error and returns the exit code. The code is 2 for unreadable input, as for an
+    /// invalid command line. For other errors, the code is 1.
     pub fn report(&self) -> ExitCode {
         match self {
             // The reader of the output has closed the pipe.

@@ -118,7 +118,7 @@ impl Gpt2 {
     }
 
     /// Returns the scores of the next token at each position of `tokens`. `tokens` have the shape
-    /// `[batch, length]`; the scores have the shape `[batch, length, vocabulary]`.
+    /// `[batch, length]`. The scores have the shape `[batch, length, vocabulary]`.
     pub fn forward(&self, tokens: &Array<i64>) -> Result<Array<f32>> {
         let mut x = self.embedded(tokens, 0)?;
         for block in &self.h {

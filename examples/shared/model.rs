@@ -76,7 +76,7 @@ impl Model {
         Ok(loss)
     }
 
-    /// Returns the share of the images for which the digit has the highest score.
+    /// Returns the fraction of the images whose label has the highest score.
     pub fn accuracy(&self, data: &Dataset) -> Result<f64> {
         let guesses = self.network.scores(&data.images)?.argmax_axis(1)?;
         guesses.eq(&data.labels).mean()?.item()

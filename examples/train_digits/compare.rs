@@ -20,11 +20,11 @@ pub(crate) const STEPS: usize = 100;
 /// disturbance of the machine affects all contenders.
 const TURN: usize = 10;
 
-/// The figures of a step; counts are totals over [`STEPS`].
+/// The figures of a step. Counts are totals over [`STEPS`] steps.
 #[derive(Debug)]
 pub(crate) struct Figures {
     pub(crate) pool: PoolKind,
-    /// The policy; `None` without a cache.
+    /// The policy, or `None` without a cache.
     pub(crate) policy: Option<Policy>,
     /// True if the step was captured and then launched as a graph.
     pub(crate) is_graph: bool,

@@ -1,4 +1,4 @@
-//! Training on several ranks. Each rank trains on its share of every batch.
+//! Training on several ranks. Each rank trains on its part of every batch.
 
 use std::io::{self, Write};
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::train_here;
 use shared::digits::Digits;
 use shared::failure::Failure;
 
-/// The way in which the ranks are started.
+/// The kind of the ranks, and of their launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ranks {
     /// Threads of this process.

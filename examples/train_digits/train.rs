@@ -46,7 +46,7 @@ pub(crate) fn train(
     Ok(accuracy)
 }
 
-/// Returns this rank's share of each batch. If a batch does not divide evenly among the ranks, its
+/// Returns this rank's part of each batch. If a batch does not divide evenly among the ranks, its
 /// remainder is not used.
 fn shares(group: &Group, batches: &[Array<i64>]) -> Result<Vec<Array<i64>>> {
     let share = |batch: &Array<i64>| {

@@ -19,11 +19,11 @@ pub enum Reduce {
     Sum,
     /// The sum divided by the number of ranks. Defined for floats and complex numbers.
     Mean,
-    /// The maximum. NaN if any rank's element is NaN (except with NCCL). For `bool`, true if any
-    /// rank's element is true. Not defined for complex numbers.
+    /// The maximum. If any rank's element is NaN, the result is NaN (except with NCCL). For `bool`,
+    /// the result is true if any rank's element is true. Not defined for complex numbers.
     Max,
-    /// The minimum. NaN if any rank's element is NaN (except with NCCL). For `bool`, true if all
-    /// ranks' elements are true. Not defined for complex numbers.
+    /// The minimum. If any rank's element is NaN, the result is NaN (except with NCCL). For `bool`,
+    /// the result is true if all ranks' elements are true. Not defined for complex numbers.
     Min,
 }
 

@@ -31,8 +31,8 @@ pub(super) struct StreamFailure {
 
 pub(super) struct Job {
     work: Box<JobFn>,
-    /// True if a waiting thread may steal the job; false if only the rank's own thread may execute
-    /// it.
+    /// True if a waiting thread may steal the job. Otherwise, only the rank's own thread may
+    /// execute it.
     is_stealable: bool,
 }
 
@@ -63,8 +63,7 @@ pub(super) struct CallQueue {
 
 struct CallQueueState {
     waiting: VecDeque<Job>,
-    /// The engine; `None` while a thread uses it, and permanently after a panic or the end of
-    /// `serve`.
+    /// The engine. `None` while a thread uses it, and always after a panic or the end of `serve`.
     engine: Option<Box<dyn Engine>>,
     /// True if no more jobs are accepted.
     is_closed: bool,

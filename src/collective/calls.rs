@@ -231,8 +231,8 @@ impl Group {
     /// two ranks arrive in the order of the calls.
     ///
     /// On threads and over MPI, the array is copied, and the call waits for no other rank. Over
-    /// NCCL, the send completes when the array is received. This rank's next use of the array or
-    /// the group waits for the completion.
+    /// NCCL, the send completes when the array is received. Until then, this rank's next use of the
+    /// array or the group waits.
     ///
     /// # Examples
     ///

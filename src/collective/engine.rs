@@ -73,12 +73,12 @@ pub(super) struct CallMemory {
 /// a thread waits for the report.
 pub(super) type Completion<'a> = dyn FnMut(Result<()>) -> bool + 'a;
 
-/// The engine of one rank, which transfers bytes. Its calls are executed one at a time, in the
-/// order in which the rank issued them.
+/// The part of a rank that transfers bytes. The engine executes the rank's calls one at a time, in
+/// the order in which the rank issued them.
 ///
-/// Invariant: every pair of ranks executes its shared calls in one order. A rank fails if it
-/// detects that another rank breaks the order, is gone, or is late for the call. After the failure,
-/// the rank is gone for all other ranks.
+/// Invariant: every pair of ranks executes its shared calls in one order. If a rank detects that
+/// another rank breaks the order, is gone, or is late for the call, the detecting rank fails. After
+/// the failure, it is gone for all other ranks.
 pub(super) trait Engine: Send {
     /// Executes a call. If the ranks' calls differ, all ranks report an error, and the group
     /// remains usable.

@@ -25,8 +25,9 @@ enum Launch {
     },
 }
 
-/// Variables of MPI launchers that contain a number of ranks: Open MPI; MPICH and other launchers
-/// with PMI; Intel MPI, which counts only the ranks on this machine.
+/// Variables with the number of ranks that MPI launchers set. The first is set by Open MPI, and the
+/// second by MPICH and other launchers with PMI. The third is set by Intel MPI, and counts only the
+/// ranks on this machine.
 const MPI_SIZES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"];
 
 /// A variable of launchers with PMIx. These launchers set no variable with the number of ranks.
@@ -37,7 +38,8 @@ const PORT: u16 = 29500;
 
 impl Group {
     /// Returns the group that this process was started in, as described by environment variables of
-    /// its launcher. The first launcher in this list whose variables are set is used:
+    /// its launcher. If variables of several launchers in this list are set, the first of these
+    /// launchers is used:
     /// - `mpirun`, or another launcher of MPI (`OMPI_COMM_WORLD_SIZE`, `PMI_SIZE`,
     ///   `MPI_LOCALNRANKS`, `PMIX_RANK`): [`Group::mpi`]. The current device is unchanged, even if
     ///   there are several CUDA devices.
@@ -99,7 +101,7 @@ fn nccl(
     Group::nccl(rank, size, id)
 }
 
-/// Looks up the value of a variable; `None` if it is not set.
+/// A function that returns the value of a variable, or `None` if the variable is not set.
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Launch {

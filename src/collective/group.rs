@@ -65,8 +65,8 @@ impl Group {
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) if the current device is the host.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `rank` is not below `size`.
-    /// [`Driver`](ErrorKind::Driver) if NCCL is missing or fails, if two ranks use one device, or
-    /// if not all ranks join within ten minutes.
+    /// [`Driver`](ErrorKind::Driver) if NCCL is missing or fails, or if two ranks use one device.
+    /// [`Driver`](ErrorKind::Driver) if not all ranks join within ten minutes.
     #[track_caller]
     pub fn nccl(rank: usize, size: usize, id: NcclId) -> Result<Self> {
         if rank >= size {

@@ -180,7 +180,7 @@ impl Detached {
             // The MPI library does not order its work with streams.
             gpu.synchronize(self.stream)
         };
-        // `fail` notifies the other ranks, which wait in a call that this rank will not reach.
+        // Other ranks wait in a call that this rank will not reach, so `fail` notifies them.
         ready().inspect_err(|error| engine.fail(error))?;
         Ok(CallMemory {
             is_of_device: true,
@@ -207,7 +207,7 @@ impl Detached {
             let bytes = &mut bytemuck::cast_slice_mut(&mut source)[..bytes];
             // SAFETY: by this function's contract, `bytes` bytes are valid at the address.
             let downloaded = unsafe { backend.download(self.stream, address, bytes) };
-            // `fail` notifies the other ranks, which wait in a call that this rank will not reach.
+            // Other ranks wait in a call that this rank will not reach, so `fail` notifies them.
             downloaded.inspect_err(|error| engine.fail(error))?;
         }
         let first = source.as_mut_ptr().cast();

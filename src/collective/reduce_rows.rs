@@ -160,15 +160,15 @@ mod tests {
         let mut result = vec![T::default(); rows[0].len()];
         let pointers: Vec<*const u8> = rows.iter().map(|row| row.as_ptr().cast()).collect();
         let target = result.as_mut_ptr().cast();
-        // SAFETY: rows and result are separate vectors of one length, whose elements are of the
-        // type.
+        // SAFETY: the rows and the result are separate vectors of equal length. Their elements have
+        // the type `dtype`.
         unsafe { reduce_rows((reduce, dtype), &pointers, &[target], result.len()) };
         result
     }
 
     #[test]
     fn sums_are_in_the_order_of_the_ranks() {
-        // The sum is 2 only if computed from left to right.
+        // Only the sum from left to right is 2.
         let rows: Vec<Vec<f32>> = [1e8, -1e8, 1.0, 1.0].map(|own| vec![own; 3000]).into();
         assert_eq!(reduced(Reduce::Sum, DType::F32, &rows), vec![2.0; 3000]);
         assert_eq!(reduced(Reduce::Mean, DType::F32, &rows), vec![0.5; 3000]);

@@ -3,7 +3,8 @@
 //!
 //! MPI makes progress only inside of its calls, so the worker's thread calls MPI while the rank
 //! computes. The worker's queue orders a rank's calls over all its groups. Therefore each pair of
-//! ranks begins its common calls in one order, and the awaited ranks of each wait are known.
+//! ranks begins its common calls in one order. A rank waits in one call at a time, so the ranks
+//! that it waits for are known.
 //!
 //! The memory treats the worker as a stream, and an exchange in flight as a kernel in flight.
 
@@ -26,7 +27,7 @@ use crate::sync::{Arc, Weak};
 /// A rank's handle of its call queue. When the handle drops, the rank's own thread executes the
 /// queued calls and ends.
 pub(super) struct Worker {
-    /// The call queue; closed when the rank has ended.
+    /// The call queue. It is closed when the rank has ended.
     queue: Arc<CallQueue>,
     /// The host streams of the rank's calls, one for each device whose memory the calls use. Calls
     /// are queued under this lock, so that their order on the stream is their order in the queue.
@@ -96,8 +97,8 @@ impl Worker {
                 // The failure is not reported yet. Later calls must fail, too, so that no later
                 // call appears to have succeeded.
                 failed.iter().for_each(|failed| engine.fail(&failed.error));
-                // The recorded end must precede `finish`, which wakes the threads that wait for the
-                // call.
+                // The end of the call must be recorded before `finish` wakes the threads that wait
+                // for the call.
                 drop(timed);
                 drop(serving);
                 pending.finish(outcome);
@@ -244,8 +245,8 @@ fn panicked(operation: &str) -> HostFailure {
     }
 }
 
-/// One operation of a host stream. It always finishes: if it drops unfinished, it finishes with a
-/// failure.
+/// One operation of a host stream. It always finishes: if it is dropped unfinished, it finishes
+/// with a failure.
 struct PendingOperation {
     stream: Arc<HostStream>,
     operation: &'static str,

@@ -13,7 +13,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl Group {
     /// Runs `body` on `size` threads at once. Each thread is one rank of a group. Returns the
-    /// results of the threads in rank order. Needs no other process, which suits tests and machines
+    /// results of the threads in rank order. Needs no other process, so it suits tests and machines
     /// with one device.
     ///
     /// Every thread starts with the caller's current device. A rank that needs another device must
@@ -38,8 +38,8 @@ impl Group {
     /// # Errors
     ///
     /// The error of one rank. If several ranks fail, errors that only report the end of another
-    /// rank have the lowest precedence. A failed exchange is an error of the rank that issued the
-    /// exchange, unless a waiting thread has received the error.
+    /// rank have the lowest precedence. If no waiting thread received the error of a failed
+    /// exchange, it is the error of the rank that issued the exchange.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `size` is 0.
     /// [`Thread`](ErrorKind::Thread) if a thread cannot be started.
     ///

@@ -1,8 +1,8 @@
 //! Arithmetic of structures of parameters, as if they were vectors.
 //!
-//! A structure is one vector of all elements of its arrays. These functions are the building blocks
-//! of methods that are not in [`optim`](super::optim): a line search, an average, conjugate
-//! gradients.
+//! A structure counts as one vector of all elements of its arrays. The functions of this module are
+//! building blocks of methods that are not in [`optim`](super::optim). Examples are a line search,
+//! an average and conjugate gradients.
 //!
 //! ```
 //! use cachescope::grad::arithmetic::{axpy, dot, norm, zeros_like};
@@ -182,9 +182,9 @@ pub fn count<P: Parameters>(x: &P) -> usize {
     count
 }
 
-/// Returns a structure in which `function` replaces each array. `function` receives the
-/// [name](super::MapArrays::enter) of the array, such as `layers.0.weight`. All arrays must have
-/// the type `T`. For several types, implement [`MapArrays`].
+/// Returns a copy of `x` in which the results of `function` replace the arrays. `function` receives
+/// the [name](super::MapArrays::enter) of the array, such as `layers.0.weight`. All arrays must
+/// have the type `T`. For several types, implement [`MapArrays`].
 ///
 /// # Examples
 ///

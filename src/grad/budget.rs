@@ -10,21 +10,22 @@ use crate::size::ByteSize;
 use crate::sorting::sort_descending;
 use crate::sync::OfThisThread;
 
-/// Limits the bytes that the calling thread saves for its backward passes to `bytes`, while the
-/// guard lives.
+/// Limits the bytes that the calling thread saves for its backward passes. The limit is `bytes`,
+/// and lasts while the guard lives.
 ///
 /// [`value_and_grad`](super::value_and_grad), [`value_and_step`](super::value_and_step),
 /// [`Tape`](super::Tape), [`jvp`](super::jvp) and [`hvp`](super::hvp) save arrays that their
 /// gradients are computed from. If the saved arrays exceed the budget, the arrays with the least
-/// recomputation time per byte are released. The backward pass recomputes the released arrays, and
-/// also the released arrays that they depend on (Kirisame et al. 2021, "Dynamic Tensor
-/// Rematerialization"). The results of elementwise functions and norms are released before the
-/// results of softmax. Then follow matrix products, and last convolutions. Random numbers are drawn
-/// again from their counters. The gradients are bitwise equal to gradients without a budget.
+/// recomputation time per byte are released. If the backward pass needs a released array, it
+/// recomputes this array, and also the released arrays that this array depends on (Kirisame et al.
+/// 2021, "Dynamic Tensor Rematerialization"). The results of elementwise functions and norms are
+/// released before the results of softmax. Matrix products are released next, and convolutions
+/// last. Random numbers are drawn again from their counters. The gradients are bitwise equal to
+/// gradients without a budget.
 ///
 /// The budget counts each array that an operation saves, even if the program holds the array as
 /// well. It counts intermediate values, and constants such as a batch or a mask. It does not count
-/// parameters, gradients, and the working memory of an operation in the backward pass. If the
+/// parameters, gradients, or the working memory of an operation in the backward pass. If the
 /// program writes to a saved array in place, the saved values do not change. Budgets nest: the
 /// smallest budget applies. In a scope under [`Bump`](crate::Policy::Bump), a released block is not
 /// reused before the scope exits. In such a scope, a budget raises the reserved memory, because
@@ -59,8 +60,8 @@ use crate::sync::OfThisThread;
 /// possible budget, if arrays that cannot be recomputed exceed the budget. Constants cannot be
 /// recomputed. The results of these operations cannot be recomputed either: a
 /// [`checkpoint`](super::checkpoint), a factorization, a Fourier transform, `scatter`, `diag`,
-/// triangles, and a write to a part of an array. A result is also not recomputed if its operands
-/// would have to be saved for the recomputation alone.
+/// triangles, and a write to a part of an array. If the operands of a result would have to be saved
+/// only for its recomputation, the result is not recomputed, either.
 pub fn activation_budget(bytes: u64) -> BudgetGuard {
     BudgetGuard {
         budget: Budget::begin(bytes),

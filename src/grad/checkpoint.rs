@@ -46,8 +46,7 @@ pub fn checkpoint<P: Parameters + 'static, T: Float>(
     inputs: &P,
     function: impl Fn(&P) -> Result<Array<T>> + 'static,
 ) -> Result<Array<T>> {
-    // The new `inputs` are handles, which share the memory and the variables of the caller's
-    // arrays.
+    // The new `inputs` are handles that share the memory and the variables of the caller's arrays.
     let (mut held, mut bytes) = (Vec::new(), 0);
     let inputs = map_erased(inputs, |array| {
         held.push((array.buffer.share(), array.layout));

@@ -74,15 +74,16 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 ///
 /// - an array that `function` captures, even if it shares its memory with a parameter. For example,
 ///   `value_and_grad(&w, |v| (v * &w).sum())` gives the gradient of `v` alone, with `w` as a
-///   constant;
+///   constant.
 /// - an array that is made from numbers. Both `Array::from_vec(y.to_vec()?, shape)` and an array of
-///   `y.item()?` are new constants;
-/// - indices and truth values, which `argmax` and `gt` return, and values computed from them.
+///   `y.item()?` are new constants.
+/// - indices, such as the results of `argmax`, and booleans, such as the results of `gt`. No
+///   gradient passes through values that are computed from these arrays, either.
 ///
 /// A function of slope zero, such as `floor`, passes gradients of zero, and [`stop_gradient`] makes
-/// a constant on purpose. If the parameters reach the value only through functions of slope zero or
-/// constants, the gradients are zeros, without an error. A structure without parameters is not an
-/// error, either.
+/// a constant on purpose. If the parameters reach the value only through constants or functions of
+/// slope zero, the gradients are zeros. This is not an error. A structure without parameters is not
+/// an error, either.
 ///
 /// Calls nest to any depth, also with [`jvp`](super::jvp) and [`hvp`](super::hvp). The outer call
 /// differentiates the value and the gradients that the inner call returns, with respect to the
@@ -199,7 +200,7 @@ pub fn print_saved<P: Parameters, L: Loss>(
     Ok(())
 }
 
-/// Returns an array with the values of `array`, through which no gradient passes.
+/// Returns an array with the values of `array`. No gradient passes through the returned array.
 ///
 /// # Examples
 ///
@@ -239,13 +240,13 @@ pub struct AnomalyGuard {
 }
 
 /// Makes backward passes of the calling thread fail at the first operation that passes NaN back.
-/// The error has the line of the operation. Backward passes also fail if a
-/// [`checkpoint`](super::checkpoint) returns other values when it runs again.
+/// The error has the line of the operation. If a [`checkpoint`](super::checkpoint) returns other
+/// values when it runs again, the backward pass fails, too.
 ///
-/// A backward pass is checked if the guard lives at any time between the beginnings of the forward
-/// and the backward pass. Therefore a guard inside of the closure of [`value_and_grad`] also covers
-/// the closure's backward pass, although the guard drops before this pass. The guard of a statement
-/// `detect_anomaly();` drops at once, so write `let _anomalies = detect_anomaly();`.
+/// If the guard is alive at any time during the forward pass, the backward pass is checked.
+/// Therefore a guard inside of the closure of [`value_and_grad`] covers the closure's backward
+/// pass, although it drops before this pass. The statement `detect_anomaly();` drops its guard at
+/// once, so write `let _anomalies = detect_anomaly();`.
 ///
 /// The host reads every gradient to check it, which is slow. Use the guard only to find an error.
 ///

@@ -31,13 +31,13 @@
 //!
 //! An operation is tracked if it reads a parameter, or a value computed from a parameter. A tracked
 //! operation records a step on the thread's tape, and the step passes gradients back. An expression
-//! of any length is one step. Its gradients are again expressions, evaluated in one pass, which
-//! recomputes the values of the forward pass in registers. Therefore only evaluated values are
-//! stored, and only if a gradient is computed from them. The backward pass frees stored values as
-//! early as possible. Views store nothing: the gradient of a view is added to the part of the
-//! array's gradient that the view covers.
+//! of any length is one step. The gradients of the step are again expressions. One pass evaluates
+//! them, and recomputes the values of the forward pass in registers. Therefore only evaluated
+//! values are stored, and only if a gradient is computed from them. The backward pass frees stored
+//! values as early as possible. Views store nothing. The gradient of a view is added to the viewed
+//! part of the array's gradient.
 //!
-//! Parameters and the value are floats; intermediate values may be complex. As in PyTorch, the
+//! Parameters and the value are floats. Intermediate values may be complex. As in PyTorch, the
 //! gradient for x + i y is ∂/∂x + i ∂/∂y. For a complex parameter, combine two float parameters by
 //! [`complex`](crate::complex()).
 //!

@@ -95,8 +95,8 @@ pub trait Parameters: Sized {
     ///
     /// # Errors
     ///
-    /// The first error of `zip`, and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the
-    /// structures differ in the length of a `Vec`, or in an `Option` that only one of them has.
+    /// The first error of `zip`. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a `Vec`
+    /// differs in length, or if an `Option` is `None` in only one of the structures.
     #[track_caller]
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()>;
 

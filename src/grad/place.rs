@@ -41,7 +41,7 @@ impl ParameterPath {
     }
 }
 
-/// Implements the methods of a traversal that enter and leave a part, with the field `place`.
+/// Implements the methods `enter` and `leave` of a traversal with the field `place`.
 macro_rules! follow_place {
     () => {
         fn enter(&mut self, name: &dyn std::fmt::Display) {

@@ -21,9 +21,10 @@ use crate::ops::derivatives::{
 /// `tangents`. The product is the derivative of the value in the direction `tangents`. If no
 /// parameter reaches the value, the product is zeros.
 ///
-/// The product is computed as the gradient of gradients, which are linear in their cotangents
-/// (Townsend 2017, "A new trick for calculating Jacobian vector products"). The computation needs
-/// two backward passes, for any number of parameters and values.
+/// The method is from Townsend (2017, "A new trick for calculating Jacobian vector products"). The
+/// gradients are linear in the cotangents of the value. Therefore the product is the gradient of
+/// `tangents` times the gradients, with respect to the cotangents. The computation needs two
+/// backward passes, for any number of parameters and values.
 ///
 /// # Examples
 ///

@@ -180,7 +180,7 @@ struct Stepping<'a, O> {
     optimizer: &'a mut O,
     failed: &'a mut Option<usize>,
     gradients: &'a mut Gradients,
-    /// The variable of each parameter that is not updated yet; `None` for an updated parameter.
+    /// The variable of each parameter, or `None` if the parameter is already updated.
     waiting: &'a mut [Option<u32>],
     /// True if a parameter has a gradient.
     is_reached: &'a mut bool,

@@ -1,9 +1,9 @@
 //! Tapes that a program opens and closes itself.
 //!
-//! A variable is a plain array: the handle of its memory contains a number, and the tape belongs to
-//! the thread. Therefore an array that leaves the function does not keep a tape alive, and every
-//! function of arrays can be differentiated unchanged. An operation without a gradient rejects
-//! tracked operands, so that no value silently becomes a constant.
+//! A variable is a plain array. The handle of its memory contains the variable's number, and the
+//! thread owns the tape. Therefore an array that leaves the function does not keep a tape alive.
+//! Every function of arrays can be differentiated unchanged. An operation without a gradient
+//! rejects tracked operands, so that no value silently becomes a constant.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -53,12 +53,12 @@ pub struct Tape {
     function: &'static str,
     /// The numbers of the tape's variables.
     pub(super) variables: Vec<u32>,
-    /// The first step of this tape; earlier steps belong to outer tapes.
+    /// The first step of this tape. Earlier steps belong to outer tapes.
     pub(super) first_step: usize,
     /// True if the tape of an outer function tracks the gradients.
     is_nested: bool,
     _first_run: Option<FirstRun>,
-    /// The guard of the thread's tape; `None` for a part of an outer function's tape.
+    /// The guard of the thread's tape, or `None` for a part of an outer function's tape.
     _guard: Option<TapeGuard>,
     /// Marker that makes the tape `!Send`.
     thread: OfThisThread,
@@ -106,7 +106,7 @@ impl Tape {
     }
 
     /// Begins a tape like [`begin_for`](Self::begin_for). If the thread already has a tape, begins
-    /// a part of the outer tape, and the outer tape tracks the gradients.
+    /// a part of this outer tape. The outer tape then tracks the gradients.
     ///
     /// A checkpoint calls its function for the first time in the forward pass, and again in the
     /// backward pass. In the first call, the nested tape ends with the call, and no tape tracks its
@@ -225,7 +225,7 @@ impl Tape {
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the loss is not a single value.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no variable of this tape reaches the
     /// loss. [`InvalidArgument`](ErrorKind::InvalidArgument) if an array of `variables` is not a
-    /// variable of this tape, but for example a view of a variable.
+    /// variable of this tape. For example, a view of a variable is not a variable.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if a variable is named twice. The errors of
     /// the operations of the backward pass.
     #[track_caller]
@@ -317,7 +317,7 @@ impl Tape {
     }
 
     /// Returns an error if no variable reaches the loss. If the program read a variable and made a
-    /// constant on purpose, for example by `stop_gradient`, the loss may be intended. In this case,
+    /// constant, for example by `stop_gradient`, the loss may be constant on purpose. In this case,
     /// returns no error.
     #[track_caller]
     pub(super) fn check_reached<T: Float>(&self, loss: &Array<T>) -> Result<()> {

@@ -12,12 +12,12 @@ impl<T: AnyElement> Array<T> {
     /// operations on several streams are ordered with each other. The memory belongs to no cache.
     /// It counts as live, but neither as allocated nor as reserved, and no limit bounds it.
     ///
-    /// `destructor` is called once. Before the call, the last array over the memory has been
-    /// dropped, and every stream has completed its work on the memory. The destructor runs in the
-    /// next call on this device that misses its scope's cache, imports memory, trims or
-    /// synchronises. If there is no further call, the destructor runs when the device ends. It runs
-    /// on the thread of the triggering call, while the thread holds no lock. Dropping the array
-    /// never calls the destructor. A panic in the destructor becomes an error of a later call
+    /// `destructor` is called once, after the last array over the memory is dropped. Every stream
+    /// has then completed its work on the memory. The destructor runs in the next call on this
+    /// device that misses its scope's cache, imports memory, trims or synchronises. If there is no
+    /// further call, the destructor runs when the device ends. It runs on the thread of the
+    /// triggering call, while the thread holds no lock. Dropping the array never calls the
+    /// destructor. A panic in the destructor becomes an error of a later call
     /// ([`Panic`](ErrorKind::Panic)). If the destructor owns a handle of `device`, the handle keeps
     /// the device alive until the destructor runs.
     ///
@@ -35,9 +35,10 @@ impl<T: AnyElement> Array<T> {
     /// - the memory of `device` at `address` contains the values of the shape's elements, of type
     ///   `T`, in row-major order. The values are written already, or by work that the thread's
     ///   current stream of `device` is ordered after. On the host, the provenance of the memory is
-    ///   exposed, as `expose_provenance` does;
-    /// - the values may be read and written. Nothing else accesses the values, except work in the
-    ///   order of the current stream while no array over the memory is used.
+    ///   exposed, as by `expose_provenance`.
+    /// - the values may be read and written. Nothing else accesses the values, with one exception.
+    ///   While no array over the memory is used, work in the order of the current stream may access
+    ///   the values.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! Conversion from and to arrays of other crates; import of foreign memory, and export to foreign
+//! Conversion from and to arrays of other crates, import of foreign memory, and export to foreign
 //! kernels.
 
 #[cfg(feature = "cuda")]

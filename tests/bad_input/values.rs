@@ -17,7 +17,7 @@ fn reductions_of_nothing() {
     refused(a.argmax_axis(1), KIND, &["argmax", "[2, 0]"]);
     refused(a.argmin_axis(1), KIND, &["argmin", "[2, 0]"]);
     refused((&a + 1.0).max(), KIND, &["max", "[2, 0]"]);
-    // Along the other axis there are no lanes, so the result is empty.
+    // Along axis 0 there are no lanes, so the result is empty.
     assert_eq!(a.max_axis(0).unwrap().shape(), [0]);
     assert_eq!(a.argmin_axis(0).unwrap().shape(), [0]);
     // An operation with an identity element returns this element.

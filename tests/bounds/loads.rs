@@ -39,8 +39,8 @@ fn a_load_takes_memory_by_what_is_loaded() -> Result<()> {
         assert!(heap_bytes < 256 << 10, "{heap_bytes} of heap for {shape}");
         assert_eq!(device.memory_stats().peak_reserved_bytes, before, "{shape}");
     }
-    // A file with the expected shape but more data is an error. It uses only the memory of the
-    // expected elements.
+    // A file with the expected shape but more data is an error. Its load uses only the memory of
+    // the expected elements.
     let data = archives::npy(&dictionary("(2, 2)"), &zeros);
     let bytes = archives::archive(&[Entry::new("array.npy", &data, true)], false);
     let scratch = Scratch::new("longer.npz");

@@ -30,7 +30,7 @@ pub(crate) struct Part {
     pub(crate) outcome: Outcome,
     /// The number of ranks that must print `ranks::HEARD`.
     pub(crate) heard: usize,
-    /// The value of `CACHESCOPE_MPI_CUDA` on the emulated device; `None` for cases on the host.
+    /// The value of `CACHESCOPE_MPI_CUDA` on the emulated device, or `None` for cases on the host.
     pub(crate) takes_device_memory: Option<&'static str>,
 }
 

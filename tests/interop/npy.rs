@@ -128,7 +128,7 @@ fn the_other_byte_order_and_fortrans_are_read() -> Result<()> {
 
 #[test]
 fn views_of_many_parts_are_written_in_order() -> Result<()> {
-    // The array is longer than the I/O buffer, whose size is not a multiple of a row's size.
+    // The array is longer than the I/O buffer. The buffer's size is not a multiple of a row's size.
     let array = Array::arange(0, 3 * 7001, 1)?.reshape([7001, 3])?;
     let scratch = Scratch::new("parts.npy");
     for view in [

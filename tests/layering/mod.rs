@@ -1,4 +1,4 @@
-//! Checks the architecture: no module names a module of a higher layer, and `unsafe` is only in
+//! Checks the architecture. No module names a module of a higher layer, and `unsafe` is only in
 //! files that may contain it.
 
 mod cycles;

@@ -19,7 +19,7 @@ fn releasing() -> impl Iterator<Item = Setup> {
     })
 }
 
-/// Returns whether the segments of a device grow in place, which the platform must support.
+/// Returns whether the segments of a device grow in place. The platform must support this growth.
 fn grows(device: &Device) -> bool {
     let two = [2, 4].map(|mib| Buffer::new(device, mib * MIB).unwrap());
     let gap = two[1].address().wrapping_sub(two[0].address());

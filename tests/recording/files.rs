@@ -65,8 +65,8 @@ fn the_extension_selects_the_report() {
     }
 }
 
-/// The fields of an allocation or a free that a snapshot preserves: whether it is a free, the
-/// address, the size, the scope and the line.
+/// The fields of an allocation or a free that a snapshot preserves. They are the kind (true for a
+/// free), address, size, scope and line.
 type Told = (bool, u64, u64, Option<String>, Option<u32>);
 
 fn blocks(profile: &Profile) -> Vec<Told> {

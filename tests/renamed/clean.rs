@@ -1,5 +1,5 @@
-//! Code that causes no warning of the compiler or clippy, and must cause none inside a scope:
-//! blocks that diverge, values of `()`, and unused values.
+//! Blocks that diverge, values of `()`, and unused values. The code causes no warning of the
+//! compiler or clippy, and must cause none inside a scope.
 
 use scoped::{cache_scope, uncached};
 

@@ -1,5 +1,5 @@
-//! The macros, with every warning denied: from edition 2021 with a renamed crate, and from edition
-//! 2024 as a module of `tests/macros.rs`.
+//! The macros, with every warning denied. The code is compiled in edition 2021 with a renamed
+//! crate, and in edition 2024 as a module of `tests/macros.rs`.
 
 #![deny(warnings, clippy::all)]
 

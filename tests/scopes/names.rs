@@ -9,7 +9,7 @@ use crate::scopes::{MIB, POLICIES, device, stats};
 
 const MANY: usize = 10_000;
 
-/// Returns the resident memory of this process; `None` where the platform does not report it.
+/// Returns the resident memory of this process, or `None` if the platform does not report it.
 fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;

@@ -54,8 +54,8 @@ fn all_sequences_share_one_slab() -> Result<()> {
     Ok(())
 }
 
-/// Both sequences make equal requests in the forward pass, but the arrays stay live for the
-/// backward pass only in training.
+/// Both sequences make equal requests in the forward pass. Only in training, the arrays stay live
+/// for the backward pass.
 #[test]
 fn sequences_that_begin_alike_may_drop_at_other_times() -> Result<()> {
     let device = device();

@@ -27,13 +27,14 @@ fn named(seed: u64) -> String {
     format!("{SEED}={seed}")
 }
 
-/// Returns the value of an environment variable, which must be a number if it is set.
+/// Returns the value of an environment variable. If the variable is set, its value must be a
+/// number.
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text}")))
 }
 
-/// Returns the number of this process's threads; `None` if the platform does not report it.
+/// Returns the number of this process's threads, or `None` if the platform does not report it.
 fn running_threads() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }

@@ -22,8 +22,8 @@ pub struct Choice {
     /// The temperature. 0 chooses the token with the highest score. Other values sample at random.
     /// Above 1, unlikely tokens become more likely.
     pub temperature: f32,
-    /// The number of tokens with the highest scores that are sampled from. `None` samples from all
-    /// tokens.
+    /// The number of candidates. Only the tokens with the highest scores are candidates. `None`
+    /// samples from all tokens.
     pub top_k: Option<usize>,
 }
 

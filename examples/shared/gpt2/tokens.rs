@@ -1,4 +1,4 @@
-//! GPT-2's byte-pair encoding: adjacent tokens are merged in the order of a list (Sennrich et al.,
+//! GPT-2's byte-pair encoding. Adjacent tokens are merged in the order of a list (Sennrich et al.,
 //! "Neural Machine Translation of Rare Words with Subword Units", 2016).
 
 use std::collections::HashMap;
@@ -123,8 +123,8 @@ fn word_bytes(text: &str) -> usize {
             .unwrap_or(body.len());
         return text.len() - body.len() + end;
     }
-    // The word is whitespace. Its last character belongs to the next word, unless it is the only
-    // character.
+    // The text begins with whitespace. If there are several whitespace characters, the last one
+    // belongs to the next word.
     let Some(end) = text.find(|own: char| !own.is_whitespace()) else {
         return text.len();
     };

@@ -34,14 +34,14 @@ impl Group {
     /// `MPI_THREAD_SERIALIZED` or more. Such a program must finalise MPI after its last use of the
     /// group.
     ///
-    /// When `main` returns, the process waits until the other processes end, like `MPI_Finalize`.
+    /// When `main` returns, the process waits, like `MPI_Finalize`, until the other processes end.
     /// After a [`Communication`](crate::ErrorKind::Communication) error, the process waits for two
     /// seconds, and then ends all processes by `MPI_Abort`.
     ///
-    /// Every rank computes on its current device, which is the host unless the program enters
-    /// another device. On machines with several CUDA devices, a rank may enter the device whose
-    /// index is its local rank. Open MPI sets the variable `OMPI_COMM_WORLD_LOCAL_RANK` to the
-    /// local rank, and Slurm sets `SLURM_LOCALID`.
+    /// Every rank computes on its current device. This device is the host, unless the program
+    /// enters another device. On machines with several CUDA devices, a rank may enter the device
+    /// whose index is its local rank. Open MPI sets the variable `OMPI_COMM_WORLD_LOCAL_RANK` to
+    /// the local rank, and Slurm sets `SLURM_LOCALID`.
     ///
     /// CUDA arrays are transferred through page-locked host memory. If the MPI library reports that
     /// it is CUDA-aware, large arrays of `broadcast`, `all_gather` and `all_to_all` are transferred

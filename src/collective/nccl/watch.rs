@@ -46,8 +46,8 @@ impl Watch {
             while let Some(call) = calls.pop() {
                 call.await_end(key);
             }
-            // The registrations are released only at this point: no call uses the registered
-            // memory, and no handle of the group exists.
+            // No call uses the registered memory now, and no handle of the group exists. Therefore
+            // the registrations can be released.
             of_thread.memory().detach_all(key);
             if let Some(gpu) = of_thread.backend().cuda() {
                 gpu.forget_communication(key);

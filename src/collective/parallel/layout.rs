@@ -38,8 +38,8 @@ pub(super) struct BucketLayout {
 /// The maximum sizes of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BucketSizes {
-    /// The maximum size of the first bucket, which is smaller so that the first exchange starts
-    /// early.
+    /// The maximum size of the first bucket. The first bucket is smaller than the others, so that
+    /// the first exchange starts early.
     pub(super) first_bytes: usize,
     pub(super) bytes: usize,
     /// The divisor of all buckets' lengths, in elements.

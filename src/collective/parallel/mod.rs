@@ -37,8 +37,8 @@ const FIRST_BUCKET_BYTES: usize = 1 << 20;
 /// over the ranks. Each rank computes `function` for its own part of the batch. The results are the
 /// value and the gradients of the mean of the ranks' functions.
 ///
-/// Equals a call of [`DataParallel::value_and_grad`] on a new [`DataParallel`]. In a loop, reuse
-/// one [`DataParallel`], which saves a message in each step.
+/// Equals a call of [`DataParallel::value_and_grad`] on a new [`DataParallel`]. To save a message
+/// in each step of a loop, reuse one [`DataParallel`].
 ///
 /// # Examples
 ///
@@ -109,7 +109,8 @@ pub fn value_and_grad_parallel<P: Parameters, L: Loss>(
 pub struct DataParallel {
     group: Group,
     sizes: BucketSizes,
-    /// The parameters of the first step, and their buckets; equal on all ranks.
+    /// The parameters of the first step, and their buckets. Parameters and buckets are equal on all
+    /// ranks.
     agreed: Option<(Roster, BucketLayout)>,
     /// The buckets of [`accumulate`](Self::accumulate).
     accumulated: Option<Buckets>,
@@ -453,7 +454,7 @@ struct GradientSlots {
     buckets: SharedBuckets,
     /// The tape's variable of each parameter.
     variables: Vec<u32>,
-    /// The parameters. Their gradients have equal types and shapes.
+    /// The parameters. Each gradient has the type and shape of its parameter.
     likes: Vec<AnyArray>,
 }
 

@@ -348,7 +348,7 @@ impl<O: Stateful> Sharded<O> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the state does not have the optimizer's
-    /// [number of states](Stateful::states), or if its number of steps is not whole.
+    /// [number of states](Stateful::states), or has a fractional number of steps.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument), with the name of a parameter, if the state
     /// is of other parameters. Before the first step, the parameters are unknown, so that the first
     /// step returns this error.

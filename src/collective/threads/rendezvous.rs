@@ -24,7 +24,7 @@ struct RendezvousState {
     messages: HashMap<Route, VecDeque<Message>>,
     /// The event that each rank of the world waits for.
     waiting: Vec<Option<WaitPoint>>,
-    /// The reason why each rank is gone, by world rank; `None` for a rank that is not gone.
+    /// The reason why each rank is gone, by world rank. `None` for a rank that is not gone.
     gone: Vec<Option<String>>,
 }
 
@@ -79,7 +79,7 @@ enum WaitPoint {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitLimit {
     pub(super) operation: &'static str,
-    /// The longest wait; `None` if the other ranks are certain to arrive, even a rank that is
+    /// The longest wait. `None` if the other ranks are certain to arrive, even a rank that is
     /// marked as gone.
     pub(super) timeout: Option<Duration>,
 }
@@ -322,8 +322,8 @@ impl RendezvousState {
         members.all(|(own, ended)| *own != rank || !ended)
     }
 
-    /// Detects a deadlock: returns a rank that `own` waits for and that waits, directly or through
-    /// other ranks, for `own`.
+    /// Detects a deadlock: returns a rank that `own` waits for, if that rank waits for `own`,
+    /// directly or through other ranks.
     fn find_deadlock(&self, own: usize) -> Option<usize> {
         let wait_point = self.waiting[own].as_ref()?;
         let missing = self.missing(wait_point);

@@ -35,7 +35,7 @@ const MOST_AHEAD: usize = 1 << 16;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub struct Prefetch<T> {
-    /// The receiver of the batches; `None` after the last batch.
+    /// The receiver of the batches, or `None` after the last batch.
     batches: Option<Receiver<Result<T>>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -24,7 +24,7 @@ pub struct BatchNorm<T: Float = f32> {
     pub bias: Array<T>,
     /// The number added to the variance, finite and not negative (default: 10⁻⁵).
     pub epsilon: f64,
-    /// The share of each batch in the running statistics, from 0 to 1 (default: 0.1).
+    /// The weight of each batch in the running statistics, from 0 to 1 (default: 0.1).
     pub momentum: f64,
     /// The running means and variances, which clones of the layer share.
     pub statistics: RunningStatistics<T>,

@@ -21,7 +21,8 @@ pub struct Conv2d<T: Float = f32> {
 
 impl<T: Float> Conv2d<T> {
     /// Makes a layer with uniform random parameters from −1 / √n to 1 / √n. n is the number of
-    /// input elements of each output. Uses the calling thread's generator.
+    /// input elements from which an output element is computed. Uses the calling thread's
+    /// generator.
     ///
     /// # Examples
     ///

@@ -117,7 +117,7 @@ fn to_limit(x: &AnyArray, probability: f64) -> Result<AnyArray> {
         Array::bernoulli(1.0 - probability, *x.shape())?
     };
     let scale = ((LIMIT * LIMIT * probability + 1.0) * (1.0 - probability)).powf(-0.5);
-    // At a probability of 1, every element is the limit, which is 0 after centring.
+    // At a probability of 1, every element is the limit, and centring makes it 0.
     let scale = if scale.is_finite() { scale } else { 0.0 };
     let kept = kept.erased().lazy().cast(x.dtype.computed_in());
     let limit = (kept.clone() - 1.0) * (LIMIT * scale) + LIMIT * scale * probability;

@@ -81,7 +81,7 @@ fn is_narrow(dtype: DType) -> bool {
     dtype != dtype.computed_in()
 }
 
-/// If sums of elements of `dtype` are rounded, returns the bias, which must be added before the
+/// If sums of elements of `dtype` are rounded, returns the bias. The caller must add it before the
 /// rounding. Otherwise, returns `None`.
 fn addend<T: Float>(dtype: DType, bias: &Array<T>) -> Option<&AnyArray> {
     is_narrow(dtype).then(|| bias.erased())

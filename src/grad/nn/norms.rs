@@ -125,9 +125,9 @@ impl<T: Float> RmsNorm<T> {
     }
 }
 
-/// A normalization of groups of channels (Wu and He 2018), which does not depend on the batch. With
-/// one group, it is a layer norm of images. With one group for each channel, it is an instance
-/// norm.
+/// A normalization of groups of channels (Wu and He 2018). The result for an image does not depend
+/// on the other images of the batch. With one group, `GroupNorm` is a layer norm of images. With
+/// one group for each channel, it is an instance norm.
 #[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct GroupNorm<T: Float = f32> {

@@ -141,8 +141,8 @@ pub fn max_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
 pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<T>> {
     options.check("avg_pool2d")?;
     if T::DTYPE != T::Computed::DTYPE && options.padding != [0, 0] && !options.counts_padding {
-        // The result is rounded once, after the division by the share of a window inside of the
-        // image.
+        // The result is rounded once, after the division by the fraction of the window that is
+        // inside of the image.
         let means = avg_pool2d(&x.cast::<T::Computed>().eval_unfused()?, options)?;
         return means.cast::<T>().eval_unfused();
     }
@@ -158,8 +158,8 @@ pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
     (means / share).eval_unfused()
 }
 
-/// Returns the means of `size` windows of the last two axes, which cover the whole image: PyTorch's
-/// `adaptive_avg_pool2d`. If an axis does not divide evenly, its windows overlap.
+/// Returns the means of `size` windows of the last two axes, like PyTorch's `adaptive_avg_pool2d`.
+/// The windows cover the whole image. If an axis does not divide evenly, its windows overlap.
 ///
 /// # Examples
 ///
@@ -175,8 +175,9 @@ pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has fewer than two axes, or if one
-/// of the last two axes or of `size` is 0.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has fewer than two axes.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if one of the last two axes is empty, or if a
+/// number in `size` is 0.
 #[track_caller]
 pub fn adaptive_avg_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<Array<T>> {
     #[track_caller]
@@ -194,8 +195,8 @@ pub fn adaptive_avg_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<A
     }
 }
 
-/// Returns the largest elements of `size` windows of the last two axes, which cover the whole
-/// image: PyTorch's `adaptive_max_pool2d`.
+/// Returns the largest elements of `size` windows of the last two axes, like PyTorch's
+/// `adaptive_max_pool2d`. The windows cover the whole image.
 ///
 /// # Examples
 ///

@@ -9,10 +9,10 @@ use crate::grad::{CastParameters, Parameters};
 use crate::ops::{concat, eval, stack};
 
 /// A gated recurrent unit (Cho et al. 2014). As in PyTorch, the state is multiplied by its weight,
-/// and its bias is added, before the reset gate multiplies the sum.
+/// and the bias of the state is added. The reset gate then multiplies the sum.
 ///
-/// A step is a matrix product and one expression, which computes all gates and the new state. The
-/// inputs of all steps are multiplied by their weight in one product.
+/// A step is a matrix product and one expression. The expression computes all gates and the new
+/// state. The inputs of all steps are multiplied by their weight in one product.
 ///
 /// In `f16` and `bf16`, a step is computed in `f32`, and the new state is rounded once. The
 /// products with the inputs are `f32`. To save memory, they are computed for 256 rows at a time.
@@ -114,7 +114,7 @@ pub type LstmState<T> = (Array<T>, Array<T>);
 
 /// A layer of long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 ///
-/// A step is a matrix product and one pass, which computes all gates, the new cell and the new
+/// A step is a matrix product and one pass. The pass computes all gates, the new cell and the new
 /// state. The inputs of all steps are multiplied by their weight in one product. `f16` and `bf16`
 /// are computed as in a [`Gru`].
 #[derive(Clone, Debug, CastParameters, Parameters)]

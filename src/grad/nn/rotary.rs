@@ -9,8 +9,8 @@ use crate::ops::{concat, eval, stack};
 /// keys by an angle proportional to the position. Therefore the products of queries and keys depend
 /// only on the distances between their positions.
 ///
-/// It has no parameters. The angles are computed in `f64`, and pairs of `f16` and `bf16` are
-/// rotated in `f32`.
+/// The embedding has no parameters. The angles are computed in `f64`, and pairs of `f16` and `bf16`
+/// are rotated in `f32`.
 ///
 /// # Examples
 ///
@@ -64,7 +64,8 @@ impl Rotary {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `x` has fewer than two axes or an odd
-    /// width, or if the base is not a normal number above 0.
+    /// width. [`InvalidArgument`](ErrorKind::InvalidArgument) if the base is not a normal number
+    /// above 0.
     #[track_caller]
     pub fn forward<T: Float>(&self, x: &Array<T>, first: usize) -> Result<Array<T>> {
         if !(self.base > 0.0 && self.base.is_normal()) {

@@ -11,8 +11,8 @@ use crate::ops::{ConvOptions, conv_transpose2d};
 /// result. The products of neighbours are one stride apart. The layer is the gradient of
 /// [`Conv2d`](super::Conv2d) with respect to its input, and enlarges images by the stride.
 ///
-/// It is computed as a convolution with the flipped kernel. Zeros are inserted between the input's
-/// elements.
+/// The layer is computed as a convolution with the flipped kernel. Before this convolution, zeros
+/// are inserted between the input's elements.
 #[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct ConvTranspose2d<T: Float = f32> {

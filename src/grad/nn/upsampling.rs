@@ -37,7 +37,7 @@ pub enum Upsampling {
 /// # Errors
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has fewer than two axes, or if one
-/// of the last two axes is empty; the errors of [`Array::take`].
+/// of the last two axes is empty. The errors of [`Array::take`].
 #[track_caller]
 pub fn upsample<T: Float>(x: &Array<T>, size: [usize; 2], way: Upsampling) -> Result<Array<T>> {
     if !matches!(x.shape(), [.., height, width] if *height > 0 && *width > 0) {

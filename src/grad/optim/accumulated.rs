@@ -9,8 +9,8 @@ use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::arithmetic::SameShapes;
 use crate::grad::{Loss, Parameters, value_and_grad};
 
-/// The sum of the gradients of several losses. It is for a batch that is computed in parts, because
-/// the whole batch needs too much memory.
+/// The sum of the gradients of several losses. If a whole batch needs too much memory, compute it
+/// in parts, and add the gradients of the parts.
 ///
 /// Like the states of an optimizer, the sum is allocated outside of every cache. Gradients in `f16`
 /// and `bf16` are added in `f32`, and the result is rounded once. For ranks, use

@@ -9,8 +9,8 @@ use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::place::follow_place;
 use crate::grad::{MapArrays, ParameterPath, Parameters, ZipArrays};
 
-/// An exponential moving average of parameters (Polyak and Juditsky 1992), which often generalizes
-/// better than the final parameters.
+/// An exponential moving average of parameters (Polyak and Juditsky 1992). The average often
+/// generalizes better than the final parameters.
 ///
 /// Like the states of an optimizer, the average is allocated outside of every cache. The average of
 /// parameters in `f16` and `bf16` is stored in `f32`. In `f16` and `bf16`, most updates would be
@@ -141,7 +141,7 @@ impl MapArrays for CopyAverage<'_> {
     }
 }
 
-/// Traversal that returns an error for parameters of other shapes.
+/// Traversal that returns an error if the shapes of a parameter and its average differ.
 #[derive(Default)]
 struct CheckShapes {
     place: ParameterPath,

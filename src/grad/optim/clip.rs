@@ -63,8 +63,8 @@ fn check_bound(setting: &str, most: f64) -> Result<()> {
 }
 
 /// An optimizer that clips the gradients of each step, by their global norm, by value, or both. It
-/// can be used in [`value_and_step`](crate::grad::value_and_step), and in `collective::Sharded`,
-/// where the norm is over all ranks.
+/// can be used in [`value_and_step`](crate::grad::value_and_step), and in `collective::Sharded`. In
+/// `Sharded`, the norm is over all ranks.
 ///
 /// The norm is computed on the device, and the host does not wait for it. If the norm has a bound,
 /// no parameter changes before all gradients are complete. In this case, all gradients are in

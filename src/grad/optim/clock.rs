@@ -6,7 +6,7 @@ use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorCode, Result};
 
 /// The number of steps and the learning rate on the device of the parameters. A captured step
-/// updates the number and reads the rate on the device, so that each launch is a separate step.
+/// updates the number and reads the rate on the device. Therefore each launch is a separate step.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     /// True if steps can be captured.

@@ -10,9 +10,9 @@ use crate::grad::{Optimizer, Parameters};
 /// parameters. Parameters are chosen by their names in [files](crate::grad::files).
 ///
 /// All groups have optimizers of one type, with different settings. The state has the form of a
-/// single optimizer's state, so that a saved state can be restored with other groups. Groups cannot
-/// be used in `collective::Sharded`, where a rank updates a slice of a bucket. This slice contains
-/// elements of several parameters.
+/// single optimizer's state. Therefore a saved state can be restored with other groups. Groups
+/// cannot be used in `collective::Sharded`. There, a rank updates slices of buckets, and a slice
+/// may contain elements of several parameters.
 ///
 /// # Examples
 ///

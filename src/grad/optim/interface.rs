@@ -6,8 +6,8 @@ use crate::array::{Array, Float};
 use crate::error::Result;
 use crate::grad::parameters::Parameters;
 
-/// A receiver of each parameter and its gradient, which usually updates the parameter. A program
-/// can also implement this trait to read gradients, or to send them elsewhere. Such an
+/// A receiver of each parameter and its gradient. The receiver usually updates the parameter. A
+/// program can also implement this trait to read gradients, or to send them elsewhere. Such an
 /// implementation passes the gradients on to an optimizer that it contains.
 ///
 /// # Examples
@@ -92,8 +92,8 @@ pub trait Optimizer {
     }
 
     /// Receives the global norm of the gradients, an array of rank 0, after [`begin`](Self::begin)
-    /// and before the first parameter changes. It is called only if the optimizer
-    /// [needs](Self::needs_norm) the norm.
+    /// and before the first parameter changes. If the optimizer does not [need](Self::needs_norm)
+    /// the norm, this method is not called.
     ///
     /// # Examples
     ///

@@ -163,7 +163,8 @@ impl Lbfgs {
         }
     }
 
-    /// Changes the parameters to a smaller value of `function`. Returns the value before the step.
+    /// Changes the parameters so that the value of `function` decreases. Returns the value before
+    /// the step.
     ///
     /// # Examples
     ///

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::ops::update;
 
 /// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2), with
-/// decoupled weight decay. It has one state, and [`AdamW`](super::AdamW) has two. The paper's rate
-/// is 3 to 10 times smaller than AdamW's rate. The paper's decay is larger by the same factor.
+/// decoupled weight decay. Lion has one state, and [`AdamW`](super::AdamW) has two. The paper's
+/// rate is 3 to 10 times smaller than AdamW's rate. The paper's decay is 3 to 10 times larger.
 #[derive(Debug)]
 pub struct Lion {
     /// The learning rate: the length of each element's step.

@@ -32,9 +32,9 @@ const LEAST_SET: f64 = f32::MIN_POSITIVE as f64;
 /// `collective::DataParallel::accumulate`, do not. For these functions, multiply the loss by
 /// [`scale`](Self::scale).
 ///
-/// If an element of a gradient is infinite or NaN, the step is skipped: no parameter changes, and
-/// the scale is halved. After 2000 finite steps, the scale is doubled, up to 2¹²⁷. All scales are
-/// powers of two times the first scale. With the default of 65536, scaling rounds nothing.
+/// If an element of a gradient is infinite or NaN, the step is skipped. No parameter then changes,
+/// and the scale is halved. After 2000 finite steps, the scale is doubled, up to 2¹²⁷. All scales
+/// are powers of two times the first scale. With the default of 65536, scaling rounds nothing.
 ///
 /// The host reads the norm of the gradients in each step, so a step cannot be captured in a graph.
 /// All gradients are in memory at once. Gradients in `bf16`, which has the range of `f32`, need no
@@ -256,8 +256,8 @@ impl<O: Optimizer> LossScaled<O> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the scale is not a number from 2⁻¹²⁶ to
-    /// 2¹²⁷, or if the number of steps is not whole.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the scale is not from 2⁻¹²⁶ to 2¹²⁷, or
+    /// if the number of steps is not whole.
     #[track_caller]
     pub fn set_scale_state(&mut self, (scale, steps): &(Array<f64>, Array<f64>)) -> Result<()> {
         const METHOD: &str = "set_scale_state";

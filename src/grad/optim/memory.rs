@@ -95,8 +95,8 @@ impl ParameterState {
         Ok(own.expect("the type of the state was checked"))
     }
 
-    /// Returns the array of a parameter for a write, like [`of`](Self::of): no other handle shares
-    /// the memory.
+    /// Returns the array of a parameter like [`of`](Self::of). The caller may write to the array,
+    /// because no other handle shares its memory.
     #[track_caller]
     pub(super) fn writable<T: Float>(
         &mut self,

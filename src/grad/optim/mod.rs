@@ -333,8 +333,8 @@ impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
     follow_place!();
 }
 
-/// Returns an error for gradients of other shapes than the parameters, and for other parameters
-/// than in earlier steps. Otherwise, returns the number of parameters.
+/// Returns an error if a gradient and its parameter differ in shape, or if the parameters differ
+/// from earlier steps. Otherwise, returns the number of parameters.
 fn check<O: Rule, P: Parameters>(
     optimizer: &mut O,
     parameters: &mut P,

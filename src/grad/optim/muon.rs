@@ -7,10 +7,10 @@ use crate::array::{AnyElement, Array, DType, Float};
 use crate::error::Result;
 use crate::grad::Optimizer;
 
-/// Muon (Jordan et al. 2024). Each matrix is updated in the direction of its momentum, which five
-/// Newton-Schulz iterations make nearly orthogonal. An array of more than two axes counts as a
-/// matrix: its first axis is the rows, and all other axes are the columns. [`AdamW`] updates arrays
-/// that are not matrices.
+/// Muon (Jordan et al. 2024). Five Newton-Schulz iterations make the momentum of a matrix nearly
+/// orthogonal. The matrix is updated in the direction of the result. An array of more than two axes
+/// counts as a matrix. Its first axis is the rows, and all other axes together are the columns.
+/// [`AdamW`] updates arrays that are not matrices.
 ///
 /// # Examples
 ///
@@ -192,8 +192,8 @@ fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
     if is_tall { x.transpose() } else { Ok(x) }
 }
 
-/// Returns a positive number that prevents a division by 0. A norm above 0 is smaller only if all
-/// elements are subnormal.
+/// Returns a positive number that prevents a division by 0. A norm above 0 is less than this number
+/// only if all elements are subnormal.
 fn least_positive<T: Float>() -> T {
     let least = match T::DTYPE {
         DType::F64 => f64::MIN_POSITIVE,

@@ -92,7 +92,8 @@ impl<M: MapArrays> MapArrays for ExactMap<'_, M> {
     }
 }
 
-/// Traversal that passes the exact elements of states to another traversal, which may write them.
+/// Traversal that passes the exact elements of states to another traversal. The other traversal may
+/// write them.
 pub(super) struct ExactZip<'a, Z>(pub(super) &'a mut Z);
 
 impl<Z: ZipArrays> ZipArrays for ExactZip<'_, Z> {
@@ -100,7 +101,8 @@ impl<Z: ZipArrays> ZipArrays for ExactZip<'_, Z> {
         if !is_narrow::<T>() {
             return self.0.zip(own, other);
         }
-        // The exact elements are copied to their own memory, which a write does not copy again.
+        // The exact elements are copied to their own memory, so that a write does not copy them
+        // again.
         let mut wide = exact(own)?.lazy().eval_unfused()?;
         self.0.zip(&mut wide, &exact(other)?)?;
         *own = rounded(&wide)?;

@@ -16,9 +16,9 @@ use crate::ops::derivatives::zeros_like;
 ///
 /// A state is stored in the [accumulation type](Float::Computed) of its parameter. If the parameter
 /// is of `f16` or `bf16`, the array in the structure has the rounded elements of the state. The
-/// exact elements are behind the rounded elements in the same memory. A clone also has the exact
-/// elements. A write to the array removes them. [`Stateful::set_state`] restores the exact
-/// elements. A traversal of an `OptimizerState` visits the exact elements. Therefore a file
+/// memory of this array also contains the exact elements, after the rounded elements. A clone also
+/// has the exact elements. A write to the array removes them. [`Stateful::set_state`] restores the
+/// exact elements. A traversal of an `OptimizerState` visits the exact elements. Therefore a file
 /// contains them, in `f32`, under the name of the state. A file whose states are of the parameter's
 /// type can still be loaded.
 ///
@@ -246,8 +246,8 @@ pub trait Stateful: Optimizer {
     /// # Errors
     ///
     /// The errors of [`state_of`](Self::state_of). [`InvalidArgument`](ErrorKind::InvalidArgument)
-    /// if the state does not have the optimizer's [number of states](Self::states), or if its
-    /// number of steps is not whole. [`InvalidArgument`](ErrorKind::InvalidArgument), naming the
+    /// if the state does not have the optimizer's [number of states](Self::states), or has a
+    /// fractional number of steps. [`InvalidArgument`](ErrorKind::InvalidArgument), naming the
     /// parameter, if an array of the state has another shape than its parameter.
     #[track_caller]
     fn set_state<P: Parameters>(&mut self, parameters: &P, state: &OptimizerState<P>) -> Result<()>

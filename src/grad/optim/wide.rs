@@ -88,8 +88,8 @@ impl MapArrays for HandOut<'_> {
     }
 }
 
-/// Traversal that moves an average towards other arrays by a share. The average of a narrow array
-/// moves in its accumulator, and is then rounded into the structure.
+/// A traversal that updates a moving average: average += `share` · (other − average). The average
+/// of a narrow array moves in its accumulator, and is then rounded into the structure.
 pub(super) struct MoveAverage<'a> {
     pub(super) wide: &'a mut WideArrays,
     pub(super) number: usize,

@@ -63,8 +63,8 @@ impl<T: AnyElement> Array<T> {
     /// Exports the elements to foreign CUDA code that reads them. The reads are ordered on the
     /// thread's current stream, after all writes of other streams. The view is not `Send`. While
     /// the view lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that writes to
-    /// the elements. On this thread, do not launch a graph that writes to the elements between
-    /// `builder.arg(&view)` and the launch of the builder.
+    /// the elements. Between `builder.arg(&view)` and the launch of the builder, this thread must
+    /// not launch a graph that writes to the elements.
     ///
     /// # Errors
     ///
@@ -101,8 +101,8 @@ impl<T: AnyElement> Array<T> {
     /// ordered on the thread's current stream, after all accesses of other streams. If other arrays
     /// or expressions share the memory, this array first gets its own copy. The view is not `Send`.
     /// While the view lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that uses
-    /// the elements. On this thread, do not launch a graph that uses the elements between
-    /// `builder.arg(&mut view)` and the launch of the builder.
+    /// the elements. Between `builder.arg(&mut view)` and the launch of the builder, this thread
+    /// must not launch a graph that uses the elements.
     ///
     /// # Errors
     ///
@@ -171,9 +171,9 @@ impl Export {
         array.buffer().use_on(self.id, used)
     }
 
-    /// Orders the stream again at each use, because a graph that was launched since the export may
-    /// have written to the elements. On failure, cudarc and this crate each return an error at
-    /// their next call.
+    /// Orders the stream again at each use. A graph that was launched since the export may have
+    /// written to the elements. On failure, cudarc and this crate each return an error at their
+    /// next call.
     fn order_again<T: AnyElement>(&self, array: &Array<T>, used: Use) {
         if let Err(error) = self.order(array, used) {
             array.device().memory().defer(error);

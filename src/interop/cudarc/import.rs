@@ -56,8 +56,7 @@ impl<T: AnyElement> Array<T> {
             );
             return Err(Error::new(ErrorKind::DeviceMismatch, text));
         }
-        // cudarc itself orders the uses of the slice only if the slice's context has several
-        // streams.
+        // If the slice's context has only one stream, cudarc does not order the uses of the slice.
         stream
             .join(slice.stream())
             .map_err(driver_error)
@@ -71,9 +70,9 @@ impl<T: AnyElement> Array<T> {
             .check_err()
             .map_err(driver_error)
             .at_caller()?;
-        // SAFETY: the slice alone owns the device memory, and keeps it until the slice drops. Its
-        // elements are written, and their number is the number of elements of the shape. The
-        // thread's current stream was just ordered after all of cudarc's work on the slice.
+        // SAFETY: the slice alone owns the device memory, and keeps it until the slice drops. The
+        // slice's elements are written, and the shape has as many elements. The thread's current
+        // stream was just ordered after all of cudarc's work on the slice.
         unsafe { Self::from_raw_parts(device, address, shape, move || drop(slice)) }
     }
 }

@@ -1,5 +1,6 @@
-//! Interoperation with cudarc, whose contexts and streams are made from this crate's contexts and
-//! streams. Arrays are exported to cudarc's kernels and copies, and cudarc's memory is imported.
+//! Interoperation with cudarc. cudarc's contexts and streams are made from this crate's contexts
+//! and streams. Arrays are exported to cudarc's kernels and copies, and cudarc's memory is
+//! imported.
 //!
 //! Architecture invariant: an exported array is never a `CudaSlice`, because the drop of a
 //! `CudaSlice` frees its memory.

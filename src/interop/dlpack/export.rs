@@ -29,10 +29,10 @@ impl<T: AnyElement> Array<T> {
     /// `np.from_dlpack`, `torch.from_dlpack` and other libraries of this process.
     ///
     /// The tensor pins the array's memory until its deleter is called. The deleter may be called on
-    /// any thread. Before the deleter is called, the scope may end, its cache may be invalidated,
-    /// and the array and its device may be dropped. The tensor has the array's strides, so that any
-    /// view can be exported. An axis of length 1 has a stride equal to the number of elements of
-    /// the axes behind it.
+    /// any thread. Until this call, the scope may end, its cache may be invalidated, and the array
+    /// and its device may be dropped. The tensor has the array's strides, so that any view can be
+    /// exported. An axis of length 1 has a stride equal to the number of elements of the axes
+    /// behind it.
     ///
     /// The tensor is read-only ([`DLPACK_FLAG_BITMASK_READ_ONLY`]), because this array and its
     /// clones share the memory. A later write to one of these arrays copies first, so the
@@ -77,8 +77,8 @@ impl<T: AnyElement> Array<T> {
     /// the consumer may write to the tensor.
     ///
     /// The tensor is read-only if another array, an expression or a graph shares its memory. It is
-    /// also read-only over imported read-only memory, and if elements of the array share memory.
-    /// The call waits for all uses of the memory.
+    /// also read-only if the memory was imported as read-only, or if elements of the array share
+    /// memory. The call waits for all uses of the memory.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl<T: AnyElement> Array<T> {
     /// Exports the array like [`to_dlpack`](Self::to_dlpack), as a tensor of DLPack before 1.0.
     ///
     /// A tensor of this version has no flags. The consumer must not write to the tensor, because
-    /// other arrays may share its memory. NumPy treats the tensor as read-only; PyTorch has no
+    /// other arrays may share its memory. NumPy treats the tensor as read-only. PyTorch has no
     /// read-only tensors.
     ///
     /// # Errors
@@ -205,8 +205,8 @@ impl<T: AnyElement> Array<T> {
             behind = behind.saturating_mul(length.max(1));
         }
         let exported = Box::into_raw(exported);
-        // SAFETY: the box was just leaked, and nothing else refers to it yet. Its fields are
-        // disjoint, and stay where they are until `delete` frees the box.
+        // SAFETY: the box was just leaked, and nothing else refers to it yet. The box's fields are
+        // disjoint, and are not moved until `delete` frees the box.
         unsafe {
             let (tensor, context) = (*exported).managed.parts();
             tensor.shape = (&raw mut (*exported).shape).cast();

@@ -23,20 +23,22 @@ impl<T: AnyElement> Array<T> {
     /// scope's cache, imports memory, trims or synchronises calls the deleter. The drop of the last
     /// array does not call it. In Python, rename the capsule before the call.
     ///
-    /// The array is on the tensor's device. This is the current device if the current device has
-    /// the tensor's kind of memory, and otherwise [`Device::host`] or [`Device::cuda`]. Any strides
-    /// are accepted, also negative strides and strides of 0. An array over a read-only tensor is
-    /// never written in place: a write copies first. If no other *array* shares the memory of a
-    /// writable tensor, a write is in place, and changes the producer's elements.
+    /// The array is on the tensor's device. If the current device has the tensor's kind of memory,
+    /// this is the current device. Otherwise, it is [`Device::host`] or [`Device::cuda`]. Any
+    /// strides are accepted, also negative strides and strides of 0. An array over a read-only
+    /// tensor is never written in place: a write copies first. If no other *array* shares the
+    /// memory of a writable tensor, a write is in place. The write then changes the producer's
+    /// elements.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the tensor or its data is null, if the
-    /// address is not aligned for `T`, or if the elements are of another type.
-    /// [`InvalidShape`](ErrorKind::InvalidShape) for more than 8 axes, a negative length, or a size
-    /// that overflows. [`DeviceMismatch`](ErrorKind::DeviceMismatch) for a device that is neither
-    /// the host nor CUDA. [`Unsupported`](ErrorKind::Unsupported) for another major version than 1.
-    /// The errors of [`Device::cuda`] and [`from_raw_parts`](Self::from_raw_parts).
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the tensor or its data is null, or if the
+    /// elements are of another type. [`InvalidArgument`](ErrorKind::InvalidArgument) if the address
+    /// is not aligned for `T`. [`InvalidShape`](ErrorKind::InvalidShape) for more than 8 axes, a
+    /// negative length, or a size that overflows. [`DeviceMismatch`](ErrorKind::DeviceMismatch) for
+    /// a device that is neither the host nor CUDA. [`Unsupported`](ErrorKind::Unsupported) for
+    /// another major version than 1. The errors of [`Device::cuda`] and
+    /// [`from_raw_parts`](Self::from_raw_parts).
     ///
     /// # Safety
     ///
@@ -46,9 +48,9 @@ impl<T: AnyElement> Array<T> {
     ///   values are written already. On a CUDA device, the thread's current stream must be ordered
     ///   after the work that writes them. Pass this stream to `__dlpack__`.
     /// - While an array over the memory is used, the producer and other code do not write to the
-    ///   memory, including the bytes between the elements. While an array over the memory is
-    ///   written to, they do not read the memory. Several arrays may be imported from one memory if
-    ///   none of them is written to.
+    ///   memory. The memory includes the bytes between the elements. While an array over the memory
+    ///   is written to, the producer and other code do not read the memory. If no array over the
+    ///   memory is written to, several arrays may be imported from the memory.
     ///
     /// The deleter may be called on any thread, and does not unwind.
     ///
@@ -272,8 +274,8 @@ unsafe fn layout_of<T>(tensor: &DLTensor) -> Result<Layout> {
     }
 }
 
-/// Returns the address of the lowest element, and the number of bytes from this address to the end
-/// of the highest element.
+/// Returns the address of the lowest element, and the bytes from this address to the end of the
+/// highest element.
 #[track_caller]
 fn memory_of<T>(operation: &str, tensor: &DLTensor, layout: &Layout) -> Result<(u64, usize)> {
     let Some((_, highest)) = layout.bounds() else {

@@ -1,6 +1,6 @@
 //! DLPack 1.x: arrays from and to other libraries of the same process, without a copy.
 //!
-//! The structures of [dlpack.h](https://github.com/dmlc/dlpack) are declared here, because the
+//! The structures of [dlpack.h](https://github.com/dmlc/dlpack) are declared here, because existing
 //! crates with these structures also contain a tensor trait or Python's bindings.
 //!
 //! If `from_dlpack` fails, it calls the deleter. Therefore the caller does not own the tensor after

@@ -41,7 +41,7 @@ pub const kDLUInt: DLDataTypeCode = 1;
 pub const kDLFloat: DLDataTypeCode = 2;
 /// The floats `bf16`.
 pub const kDLBfloat: DLDataTypeCode = 4;
-/// Complex numbers; `bits` counts both parts.
+/// Complex numbers. `bits` counts both parts.
 pub const kDLComplex: DLDataTypeCode = 5;
 /// `bool`, of eight bits.
 pub const kDLBool: DLDataTypeCode = 6;
@@ -62,7 +62,7 @@ pub struct DLPackVersion {
 pub struct DLDevice {
     /// The type of the device.
     pub device_type: DLDeviceType,
-    /// The index among devices of the type; 0 for the host.
+    /// The index among devices of the type, or 0 for the host.
     pub device_id: i32,
 }
 
@@ -74,7 +74,7 @@ pub struct DLDataType {
     pub code: DLDataTypeCode,
     /// The bits of one lane.
     pub bits: u8,
-    /// The number of values in an element; 1 unless elements are vectors.
+    /// The number of values in an element. It is 1, unless elements are vectors.
     pub lanes: u16,
 }
 
@@ -92,7 +92,7 @@ pub struct DLTensor {
     pub dtype: DLDataType,
     /// The lengths of the axes, outermost first.
     pub shape: *mut i64,
-    /// The strides of the axes, in elements; null for a row-major tensor without gaps.
+    /// The strides of the axes, in elements, or null for a row-major tensor without gaps.
     pub strides: *mut i64,
     /// The bytes from `data` to the first element.
     pub byte_offset: u64,
@@ -111,7 +111,7 @@ pub struct DLManagedTensor {
     pub dl_tensor: DLTensor,
     /// The producer's data.
     pub manager_ctx: *mut c_void,
-    /// The function that releases this structure and its memory; null if nothing needs a release.
+    /// The function that releases this structure and its memory, or null if there is none.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -127,7 +127,7 @@ pub struct DLManagedTensorVersioned {
     pub version: DLPackVersion,
     /// The producer's data.
     pub manager_ctx: *mut c_void,
-    /// The function that releases this structure and its memory; null if nothing needs a release.
+    /// The function that releases this structure and its memory, or null if there is none.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
     /// The flags [`DLPACK_FLAG_BITMASK_READ_ONLY`] and [`DLPACK_FLAG_BITMASK_IS_COPIED`].
     pub flags: u64,

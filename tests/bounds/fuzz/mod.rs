@@ -1,7 +1,7 @@
 //! Random files for the readers of recorded programs. A grammar of snapshots, random opcodes and
-//! repetition generate the files, which are then damaged. Each file is read or refused. The file's
-//! length bounds memory and time. If the profiles are short, their reports are written in every
-//! format.
+//! repetition generate the files. The files are then damaged. Each file is read or refused. The
+//! file's length bounds memory and time. If the profiles are short, their reports are written in
+//! every format.
 //!
 //! The test runs for `CACHESCOPE_FUZZ_SECONDS` (3 by default). A failure names its seed.
 //! `CACHESCOPE_FUZZ_SEED` sets the first seed. If the seconds are set, progress is written to
@@ -30,7 +30,8 @@ const SEED: &str = "CACHESCOPE_FUZZ_SEED";
 /// The maximum number of events in a profile whose reports are written.
 const MAX_REPORTED_EVENTS: usize = 500;
 
-/// Returns the value of an environment variable, which must be a number if it is set.
+/// Returns the value of an environment variable. If the variable is set, its value must be a
+/// number.
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text}")))

@@ -120,8 +120,8 @@ impl Control {
         unsafe { before(c_name(name).as_ptr(), n, run::<F>, work.cast()) }
     }
 
-    /// Makes the next `count` kernel compilations wait until all of them have started. A
-    /// compilation fails after 30 seconds, because then a lock prevents the other compilations from
+    /// Makes the next `count` kernel compilations wait until all of them have started. If a
+    /// compilation waits for 30 seconds, it fails: a lock then prevents the other compilations from
     /// starting.
     pub fn meet_compilations(&self, count: u32) {
         let meet = self.function::<unsafe extern "C" fn(u32)>(c"emulator_meet");

@@ -1,8 +1,9 @@
 //! Loads an emulated CUDA driver, NVRTC, cuBLAS, cuSOLVER, cuFFT and NCCL into a test process. The
 //! emulated libraries must be loaded before the real libraries.
 //!
-//! The libraries are C++ sources in `native/`. g++ compiles them when the first test starts. Their
-//! SONAMEs are the names that cudarc tries first, so cudarc's `dlopen` finds the loaded libraries.
+//! The libraries are C++ sources in `native/`. g++ compiles them when the first test starts. The
+//! SONAMEs of the libraries are the names that cudarc tries first, so cudarc's `dlopen` finds the
+//! loaded libraries.
 
 mod build;
 mod control;
@@ -107,8 +108,8 @@ pub fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Prints the reason why a test is skipped. It bypasses `println!`, whose output libtest captures
-/// if the test succeeds.
+/// Prints the reason why a test is skipped. Does not use `println!`, because libtest hides its
+/// output if the test succeeds.
 pub fn print_skipped(reason: &str) {
     let name = thread::current().name().unwrap_or("main").to_owned();
     let _ = writeln!(io::stderr(), "skipped: {name}: {reason}");

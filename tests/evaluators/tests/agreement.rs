@@ -62,7 +62,7 @@ fn elements<T: Element>(length: usize) -> Array<T> {
     Array::from_vec((0..length).map(value).collect(), length).unwrap()
 }
 
-/// The callback of `functions!`, which tests every row for the element types of its kind.
+/// The callback of `functions!`. It tests every row for the element types of the row's kind.
 macro_rules! rows {
     ($lane:ident $(
         $(#[doc = $doc:literal])+

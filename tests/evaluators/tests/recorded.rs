@@ -25,8 +25,8 @@ fn evaluating_and_assigning_are_one_operation_of_their_line_each() -> Result<()>
     Ok(())
 }
 
-/// A backward pass evaluates broadcasting expressions internally. Their events have the call site
-/// of the loss.
+/// A backward pass evaluates broadcasting expressions internally. The events of these expressions
+/// have the call site of the loss.
 #[test]
 fn a_backward_pass_reports_lines_of_the_program_alone() -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;

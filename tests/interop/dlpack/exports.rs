@@ -244,7 +244,7 @@ fn a_tensor_names_its_device() -> Result<()> {
     let again = unsafe { Array::<f32>::from_dlpack(x.to_dlpack()?)? };
     assert_eq!((again.device(), again.address()), (&device, x.address()));
     {
-        // The tensor's device is found even if another device is current.
+        // Even if another device is current, the tensor's device is found.
         let _guard = self::device().enter();
         // SAFETY: the tensor is consumed once, and its memory is not written to.
         let found = unsafe { Array::<f32>::from_dlpack(again.to_dlpack()?)? };

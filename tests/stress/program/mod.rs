@@ -73,7 +73,7 @@ fn expect_refusal(error: &Error) {
     }
 }
 
-/// Returns the value; `None` if there was not enough memory for it.
+/// Returns the value, or `None` if there was not enough memory for it.
 fn room_for<T>(result: cachescope::Result<T>) -> Option<T> {
     result.map_err(|error| expect_refusal(&error)).ok()
 }

@@ -1,1 +1,1 @@
-//! An empty library; the package exists for its tests.
+//! An empty library. The package exists for its tests.

@@ -35,7 +35,7 @@ pub(super) struct Comm {
 }
 
 // SAFETY: the communicator is a handle that any thread may use. MPI was initialised for calls from
-// one thread at a time, and only one thread of a rank has the handle at a time.
+// one thread at a time. Only one thread of a rank has the handle at a time.
 unsafe impl Send for Comm {}
 
 /// A message in flight.
@@ -79,7 +79,7 @@ impl Comm {
     ///
     /// # Safety
     ///
-    /// The memory has `bytes` readable bytes, which do not change until the send is done.
+    /// The memory has `bytes` readable bytes. The bytes do not change until the send is done.
     pub(super) unsafe fn send(
         &self,
         tag: Tag,
@@ -110,7 +110,7 @@ impl Comm {
     ///
     /// # Safety
     ///
-    /// The memory has `bytes` writable bytes, which nothing else uses until the receive is done.
+    /// The memory has `bytes` writable bytes. Nothing else uses them until the receive is done.
     pub(super) unsafe fn receive(
         &self,
         tag: Tag,
@@ -140,8 +140,8 @@ impl Comm {
     /// Returns the sender and the length in bytes of a pending message of kind `tag`, if any.
     pub(super) fn probe(&self, tag: Tag) -> Result<Option<(usize, usize)>> {
         let (mut is_there, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-        // SAFETY: the pointers are to variables of this function; the status is written if there is
-        // a message.
+        // SAFETY: the pointers are to variables of this function. If there is a message, MPI writes
+        // the status.
         unsafe {
             let code = ffi::MPI_Iprobe(
                 ffi::RSMPI_ANY_SOURCE,
@@ -165,8 +165,8 @@ impl MpiRequest {
     /// progress on all messages.
     pub(super) fn arrived(&mut self) -> Result<Option<usize>> {
         let (mut is_done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-        // SAFETY: the request is from MPI, or null, which MPI accepts; the status is written if the
-        // request is done.
+        // SAFETY: the request is from MPI, or null. MPI accepts null requests. If the request is
+        // done, MPI writes the status.
         unsafe {
             let code = ffi::MPI_Test(&mut self.raw, &mut is_done, status.as_mut_ptr());
             check("MPI_Test", code)?;
@@ -181,8 +181,8 @@ impl MpiRequest {
     /// Cancels the message, if possible. Returns true if MPI has certainly finished with the
     /// message's memory.
     pub(super) fn cancel(&mut self) -> bool {
-        /// The number of polls for a cancelled receive, which is done as soon as MPI makes
-        /// progress.
+        /// The maximum number of polls for a cancelled receive. The receive is done as soon as MPI
+        /// makes progress.
         const POLLS: usize = 100;
         if self.receives && !self.is_null() {
             // SAFETY: MPI returned the request, and the request is not done. The polls below detect
@@ -218,8 +218,8 @@ pub(super) fn arrived_of<'a>(
     let mut places: Vec<c_int> = vec![0; raw.len()];
     let mut statuses = vec![MaybeUninit::<ffi::MPI_Status>::zeroed(); raw.len()];
     let mut done = 0;
-    // SAFETY: the requests are from MPI, or null, which MPI ignores. The other pointers are to
-    // vectors of this function with an equal number of elements.
+    // SAFETY: the requests are from MPI, or null. MPI ignores null requests. The other pointers are
+    // to vectors of this function with an equal number of elements.
     let code = unsafe {
         ffi::MPI_Testsome(
             raw.len() as c_int,
@@ -241,7 +241,7 @@ pub(super) fn arrived_of<'a>(
         }
     }
     check("MPI_Testsome", code)?;
-    // The count is negative if all requests were null.
+    // If all requests were null, the count is negative.
     let done = usize::try_from(done).unwrap_or(0).min(places.len());
     let arrived = places[..done].iter().zip(&statuses);
     arrived

@@ -4,7 +4,7 @@
 //! of the probe waits itself, it forwards the probe to the ranks that it waits for. If a rank
 //! receives its own probe, there is a deadlock. Each rank on the cycle has confirmed that it has
 //! not reached the call in which its predecessor waits. While a rank waits, it reaches no other
-//! call, so that no rank on the cycle can continue.
+//! call, so no rank on the cycle can continue.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -27,8 +27,8 @@ pub(super) struct DeadlockProbe {
 pub(super) struct DeadlockDetector {
     /// The number of calls that this rank has reached, per group.
     numbers: HashMap<u64, u64>,
-    /// The call that the rank waits in, as its group and number, and the ranks that it waits for.
-    /// Set once the rank has waited for a while.
+    /// The call that the rank waits in (its group and number), and the ranks that the rank waits
+    /// for. Set once the rank has waited for a while.
     place: Option<(u64, u64, Vec<usize>)>,
     /// The searches that the rank has forwarded during the current wait, by `first` and `search`.
     forwarded: HashSet<(u64, u64)>,
@@ -114,8 +114,8 @@ mod tests {
     use super::*;
 
     /// Returns the states of three ranks, and the probe of rank 0. Each rank waits for the next
-    /// rank, in the group of its own number. `arrivals` lists ranks, each with a group whose call
-    /// it has reached before.
+    /// rank, in the group of its own number. `arrivals` lists pairs of a rank and a group. The rank
+    /// has reached a call of the group before.
     fn waiting(arrivals: &[(usize, u64)]) -> (Vec<DeadlockDetector>, DeadlockProbe) {
         let mut ranks: Vec<DeadlockDetector> =
             (0..3).map(|_| DeadlockDetector::default()).collect();

@@ -122,8 +122,8 @@ impl MpiEngine {
         outcome
     }
 
-    /// Receives the next message of a member. If the message's type or shape differs from the call,
-    /// the inner result is an error, and the message is lost.
+    /// Receives the next message of a member. If the message has another type or shape than the
+    /// call, the inner result is an error. The message is then lost.
     ///
     /// # Safety
     ///
@@ -161,8 +161,8 @@ impl MpiEngine {
             if bytes > INLINE {
                 message.words = words(bytes);
                 let place = message.words.as_mut_ptr().cast();
-                // SAFETY: the words belong to the message, which is leaked if MPI may still write
-                // to it.
+                // SAFETY: the words belong to the message. If MPI may still write to the message,
+                // it is leaked.
                 let outcome = unsafe { self.receive_body(work, from, (place, bytes)) };
                 if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
                     std::mem::forget(message);

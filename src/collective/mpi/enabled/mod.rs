@@ -267,8 +267,7 @@ impl Engine for MpiEngine {
 
 impl Drop for MpiEngine {
     fn drop(&mut self) {
-        // After `close`, this call has no effect. It has an effect only if a panic prevented
-        // `close`.
+        // After `close`, `set` has no effect. It has an effect only if a panic prevented `close`.
         self.shutdown.set(Err(is_over("the end")));
         self.peers.abandon();
         self.messages.abandon();

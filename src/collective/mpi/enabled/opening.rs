@@ -66,8 +66,8 @@ pub(super) fn input_for(work: &Work, memory: CallMemory, to: usize) -> (*const u
 }
 
 impl MpiEngine {
-    /// Enters a call, and waits for all members. The inner result is an error if the members' calls
-    /// differ.
+    /// Enters a call, and waits for all members. If the members' calls differ, the inner result is
+    /// an error.
     ///
     /// # Safety
     ///
@@ -183,7 +183,7 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
     if call != work.call {
         return Ok(());
     }
-    // The length of the other rank's input for this rank.
+    // The length of the input of rank `from` for this rank.
     let length = match call.operation {
         Operation::Broadcast(root) if root == from => call.bytes(),
         Operation::Broadcast(_) => 0,

@@ -196,10 +196,10 @@ impl Peers {
     /// an error if a member has failed, even if its header has arrived. The opening has already
     /// polled MPI `polls` times.
     pub(super) fn check_members(&mut self, comm: &Comm, work: &Work, polls: usize) -> Result<()> {
-        /// The number of consecutive polls without a control message that ends the wait. Each poll
-        /// of MPI may receive only one or two messages, and yields the core where ranks share
-        /// cores. A message that one poll receives may be reported only by the next poll. Therefore
-        /// several messages may still arrive after the opening's last poll.
+        /// The number of consecutive polls without a control message after which the wait ends.
+        /// Each poll of MPI may receive only one or two messages, and yields the core where ranks
+        /// share cores. A message that one poll receives may be reported only by the next poll.
+        /// Therefore several messages may still arrive after the opening's last poll.
         const QUIET: usize = 4;
         let mut quiet = polls.min(QUIET - 2);
         while quiet < QUIET {

@@ -13,8 +13,8 @@ use crate::collective::engine::{CallMemory, Work};
 use crate::collective::reduce_rows::reduce_rows;
 use crate::device::host_streams::HostFailure;
 
-/// The longest piece, in bytes, if no part is longer than `WHOLE` itself. Shorter pieces would cost
-/// more in waits than their overlap saves.
+/// The maximum length of a piece, in bytes, if no part is longer than this length. The waits for
+/// shorter pieces would cost more time than their overlap saves.
 const WHOLE: usize = 2 << 20;
 
 /// The limits of pieces, in bytes. `LONGEST` is for parts longer than [`WHOLE`]. `RING` bounds the

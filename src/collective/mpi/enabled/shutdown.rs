@@ -67,7 +67,7 @@ impl Shutdown {
 
 pub(super) fn is_finalised() -> bool {
     let mut is_finalised: c_int = 0;
-    // SAFETY: MPI allows this call at any time; the pointer is to a variable of this function.
+    // SAFETY: MPI allows this call at any time. The pointer is to a variable of this function.
     unsafe { ffi::MPI_Finalized(&mut is_finalised) };
     is_finalised != 0
 }

@@ -39,7 +39,8 @@ pub(super) struct Transfer {
 struct Piece {
     request: MpiRequest,
     length: usize,
-    /// The number of bytes received, once the piece is done; 0 for a sent piece.
+    /// The number of received bytes, or `None` until the piece is done. For a sent piece, the
+    /// number is 0.
     arrived: Option<usize>,
 }
 
@@ -69,10 +70,10 @@ impl Transfer {
     ///
     /// # Safety
     ///
-    /// The memory has `bytes` bytes, or the ring's `wrap` bytes if these are fewer. It is readable,
-    /// and for a receiving transfer also writable. While a piece is ready and not done, nothing
-    /// else writes to its memory. In a receiving transfer, nothing else reads the piece either. The
-    /// memory stays valid until all pieces are done or cancelled.
+    /// The memory has `bytes` bytes, or the ring's `wrap` bytes if these are fewer. The memory is
+    /// readable, and for a receiving transfer also writable. While a piece is ready and not done,
+    /// nothing else writes to its memory. In a receiving transfer, nothing else reads the piece
+    /// either. The memory stays valid until all pieces are done or cancelled.
     pub(super) unsafe fn new(
         peer: usize,
         (tag, direction): (Tag, TransferDirection),

@@ -109,7 +109,7 @@ impl Run {
         self
     }
 
-    /// Excludes tests like [`without`](Self::without), but only on a real device.
+    /// Excludes tests only on a real device. Otherwise like [`without`](Self::without).
     #[must_use]
     pub const fn without_on_hardware(
         mut self,

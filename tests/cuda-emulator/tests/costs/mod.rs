@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuda_emulator::Control;
 
-/// Prepares the process before `main`. It loads the emulator, and sets a separate cache for kernels
+/// Prepares the process before `main`. Loads the emulator, and sets a separate cache for kernels
 /// that count their bytes.
 pub(super) fn prepare() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));

@@ -16,7 +16,7 @@ use shared::model::Model;
 
 const BATCH: usize = 24;
 
-/// A pool, with the policy of the steps' scope; `None` is without a scope.
+/// A pool, and the policy of the steps' scope, or `None` without a scope.
 type Way = (PoolKind, Option<Policy>);
 
 /// A variant that some tests exclude. Irregular steps sometimes need a different slab, even after

@@ -1,4 +1,4 @@
-//! Tests of the number of launches per operation, which is the number of times that an operand is
+//! Tests of the number of launches per operation. This is the number of times that an operand is
 //! read.
 
 use cachescope::{Array, PoolKind, Result};

@@ -65,7 +65,7 @@ fn another_thread_needs_a_new_plan_during_a_capture() -> Result<()> {
         });
         assert_captured(&device, || {
             has_begun.recv().expect("the other thread begins");
-            // If the other thread created the plan now, it would end the capture.
+            // If the other thread created the plan now, the creation would end the capture.
             thread::sleep(Duration::from_millis(100));
             Ok(())
         })?;

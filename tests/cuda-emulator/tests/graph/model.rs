@@ -131,7 +131,7 @@ enum Change {
 type Captured = (Graph, Arc<[Change]>);
 
 /// The expected state of a program: the live arrays with their cells, and the values of the cells.
-/// A value is `None` if it is undefined.
+/// An undefined value is `None`.
 #[derive(Default)]
 struct Model {
     live: Vec<(Array<i32>, Cell)>,

@@ -1,4 +1,4 @@
-//! Tests of launches that are concurrent with other threads that use the same arrays.
+//! Tests of launches, while other threads use the arrays of the graph.
 //!
 //! If a launch and another operation use one array, there are two valid outcomes. Any other outcome
 //! means that one of them did not wait for the other. The emulator reveals such an error, because a
@@ -102,7 +102,7 @@ fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> 
 /// An array x, with a graph on its own stream that replaces x by 3 x + 1.
 struct Shared {
     x: Mutex<Array<i32>>,
-    /// The array from which the graph computes x in its slab; `None` if the graph updates x in
+    /// The array from which the graph computes x in its slab, or `None` if the graph updates x in
     /// place.
     y: Option<Array<i32>>,
     graph: Graph,

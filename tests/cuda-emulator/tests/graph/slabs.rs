@@ -164,8 +164,8 @@ fn a_use_of_a_suballocation_is_ordered_after_a_launch() -> Result<()> {
         }
         lent.set(value)?;
         lent.graph.launch()?;
-        // The array is read on the stream of the last write, which is not the home stream of any
-        // array.
+        // The array is read on the stream of the last write. This stream is not the home stream of
+        // any array.
         assert_eq!(
             lent.x.to_vec()?,
             [3 * value + 1; LENGTH],

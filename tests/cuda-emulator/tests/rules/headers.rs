@@ -1,5 +1,5 @@
-//! Compares the memory crate's tables of constants and structures with cudarc's tables, which are
-//! generated from NVIDIA's headers.
+//! Compares the memory crate's tables of constants and structures with cudarc's tables. cudarc's
+//! tables are generated from NVIDIA's headers.
 
 use std::ffi::c_uint;
 use std::fmt::Debug;

@@ -55,8 +55,8 @@ pub(crate) fn some_dims() -> impl Strategy<Value = Vec<usize>> {
     dims().prop_map(|dims| if dims.is_empty() { vec![3] } else { dims })
 }
 
-/// Generates an array of one axis or more, of any layout, and one of its axes, which may be
-/// negative.
+/// Generates an array of any layout with one axis or more, and the index of an axis. The index may
+/// be negative.
 pub(crate) fn with_axis() -> impl Strategy<Value = (Placement, isize)> {
     let axis = |dims: Vec<usize>| {
         let rank = dims.len() as isize;

@@ -17,8 +17,8 @@ fn order<T: Element>(one: &T, other: &T) -> Ordering {
     by_nan.then(one.partial_cmp(other).unwrap_or(Ordering::Equal))
 }
 
-/// Returns a value of a kind: one of a few values, so that many are equal; a value of any
-/// magnitude; or a special value.
+/// Returns a value of `kind`. The value is one of a few (so that many are equal), has any
+/// magnitude, or may be special.
 fn sample<T: Element>(kind: u8, at: usize) -> T {
     let hash = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let hash = hash ^ (hash >> 29);

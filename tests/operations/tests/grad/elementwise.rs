@@ -114,7 +114,7 @@ fn places_where_functions_have_edges() -> Result<()> {
         of(0.0, 0.0, 0.0, |x, n, _| x.powf(n).sum())?,
         [0.0, 0.0, 0.0]
     );
-    // Second derivatives are correct if the first derivative of a factor is infinite.
+    // Even if the first derivative of a factor is infinite, second derivatives are correct.
     let zero = Array::from_slice(&[0.0], 1)?;
     let one = Array::from_slice(&[1.0], 1)?;
     for (exponent, expected) in [(0.0, 0.0), (1.0, 0.0), (2.0, 2.0)] {

@@ -23,8 +23,8 @@ fn of<T: Float>(value: f64) -> T {
 fn assert_rounded<T: Float>(what: &str, own: T, expected: f64) {
     let own = own.to_f64();
     let rounded = of::<T>(expected).to_f64();
-    // Because `expected` and the value in `f32` may differ, the tolerance is one unit of the narrow
-    // type instead of half a unit.
+    // `expected` and the value in `f32` may differ. Therefore the tolerance is one unit of the
+    // narrow type instead of half a unit.
     let least = match T::MANTISSA_DIGITS == f16::MANTISSA_DIGITS {
         true => 6e-8,
         false => 1e-40,

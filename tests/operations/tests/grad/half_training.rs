@@ -193,7 +193,7 @@ fn data() -> Result<(Array<f32>, Array<i64>)> {
     Ok((images.take(&order, 0)?, labels.take(&order, 0)?))
 }
 
-/// The losses of the steps, and the share of the test images that are classified correctly.
+/// The losses of the steps, and the fraction of the test images that are classified correctly.
 struct Trained {
     losses: Vec<f32>,
     right: f32,

@@ -45,7 +45,7 @@ fn assert_near<T: Into<f64> + Debug>(own: &[f64], expected: &[f64], epsilon: T) 
 
 /// An element count above the largest `f16`. Its reciprocal is 0 in `f16`.
 const MANY: usize = 1 << 25;
-/// An element count whose reciprocal changes by 7 % if it is rounded to `f16`.
+/// An element count. If its reciprocal is rounded to `f16`, the reciprocal changes by 7 %.
 const SOME: usize = 3_000_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Sums of many gradients of `f16` and `bf16`, which are held in `f32` and rounded once.
+//! Sums of many gradients of `f16` and `bf16`. The sums are held in `f32` and rounded once.
 
 use cachescope::grad::optim::Sgd;
 use cachescope::grad::{checkpoint, hvp, value_and_grad, value_and_step};

@@ -5,7 +5,7 @@ use cachescope::grad::{Optimizer, value_and_step};
 use cachescope::{Array, ErrorKind, Result};
 
 /// Returns a parameter after a step from 1. The step is along the gradient of the sum of four
-/// squares: each element is 2, and the norm is 4.
+/// squares. Each element of the gradient is 2, and its norm is 4.
 fn stepped(mut optimizer: impl Optimizer) -> Result<f64> {
     let mut x = Array::<f64>::ones(4)?;
     value_and_step(&mut x, &mut optimizer, |x| x.square().sum())?;

@@ -97,7 +97,7 @@ fn a_backward_pass_keeps_what_it_needs_and_frees_it() -> Result<()> {
         value_and_grad(&x, |x| (x.sin() * x.exp() + x.tanh() * x).mean())
     })?;
     assert!(peak < 2 * ARRAY, "{peak}");
-    // Each of the 20 steps saves one array; the backward pass holds two gradients at a time.
+    // Each of the 20 steps saves one array. The backward pass holds two gradients at a time.
     let (_, peak) = peak_of(&device, || {
         value_and_grad(&x, |x| {
             let mut y = x.clone();

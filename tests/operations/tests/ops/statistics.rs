@@ -1,5 +1,4 @@
-//! Products, variances, norms, truth and sums of exponentials, compared with naive reductions in
-//! `f64`.
+//! Products, variances, norms, `all`, `any` and logsumexp, compared with naive reductions in `f64`.
 
 use cachescope::ndarray::{ArrayD, Axis};
 use cachescope::{AnyElement, Array, DeviceConfig, Element, ErrorKind, Float, Result};

@@ -14,8 +14,7 @@ const SHOWN: usize = 25;
 pub(crate) struct Trial<'a> {
     book: &'a Book,
     case: &'a Case,
-    /// The verdict, in which an error describes a difference; `None` until a table has the
-    /// operation.
+    /// The verdict, or `None` until a table has the operation. An error describes a difference.
     verdict: Option<Result<(), String>>,
 }
 

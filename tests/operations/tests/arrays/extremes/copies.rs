@@ -110,8 +110,8 @@ fn diagonals_and_triangles() -> Result<()> {
 #[test]
 fn classes() -> Result<()> {
     each_array::<u8>(|failures, array| {
-        // All elements are the class 1, which is bad if there is only one class. On CUDA, a later
-        // call would return this error.
+        // All elements are the class 1. If there is only one class, this class does not exist. On
+        // CUDA, a later call would return this error.
         let are_there = |classes: usize| classes != 1 || array.is_empty();
         for classes in COUNTS.iter().copied().filter(|&classes| are_there(classes)) {
             let mut longer = wide(array.shape());

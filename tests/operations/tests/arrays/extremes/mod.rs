@@ -18,7 +18,7 @@ use under_test::device_with;
 
 const MAX: usize = isize::MAX as usize;
 
-/// The memory limit of the device in these tests, which suffices for every small result.
+/// The memory limit of the device in these tests. It suffices for every small result.
 const LIMIT_BYTES: u128 = 64 << 20;
 
 /// Shapes without elements whose nonzero lengths have the largest permitted product, and a few
@@ -71,8 +71,8 @@ enum Expected {
     /// An array of this shape. The outcome is `InvalidShape` if no array can have the shape, and
     /// `OutOfMemory` if the device has too little memory.
     Shape(Vec<u128>),
-    /// A view of this shape, which uses no memory. The outcome is `InvalidShape` if no array can
-    /// have the shape.
+    /// A view of this shape, which uses no memory. If no array can have the shape, the outcome is
+    /// `InvalidShape`.
     View(Vec<u128>),
     /// Any outcome except a panic.
     Anything,

@@ -79,7 +79,8 @@ fn steps<O: Stateful>(parts: &mut Vec<Part>, optimizer: &mut O) -> Result<()> {
     Ok(())
 }
 
-/// Saves a training run halfway. Compares the rest of this run with the rest of the loaded run.
+/// Saves a training run halfway. Compares the second half of this run with the second half of the
+/// loaded run.
 fn survives<O: Stateful>(
     shapes: &[Shapes],
     make: fn() -> O,
