@@ -116,8 +116,8 @@ pub(crate) struct HostView<'a> {
     _array: PhantomData<&'a AnyArray>,
 }
 
-/// The size of the chunks in which elements with gaps are copied. A chunk fits in the innermost data
-/// cache.
+/// The size of the chunks in which elements with gaps are copied. A chunk fits in the innermost
+/// data cache.
 const CHUNK_BYTES: usize = 16 << 10;
 
 /// A unit of memory that is aligned for every element type.

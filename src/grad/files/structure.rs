@@ -187,8 +187,8 @@ impl<S: ArraySource> MapBuffers for StructureReader<S> {
     follow_place!();
 }
 
-/// Reads a buffer. If the file's float type differs from the type of `like`, the elements are converted. PyTorch
-/// stores running statistics in the parameters' type.
+/// Reads a buffer. If the file's float type differs from the type of `like`, the elements are
+/// converted. PyTorch stores running statistics in the parameters' type.
 fn read_buffer(source: &mut impl ArraySource, name: &str, like: &AnyArray) -> Result<AnyArray> {
     let (device, shape) = (like.device(), like.shape());
     let read = source.read(name, like.dtype, device, shape);

@@ -37,8 +37,8 @@ fn is_swapped(header: &Header, dtype: DType, context: &NpyContext<'_>) -> Result
     Err(context.error(ErrorKind::InvalidArgument, problem))
 }
 
-/// Returns an error if the header's type is not `dtype`, or if the header's shape is not the expected
-/// shape.
+/// Returns an error if the header's type is not `dtype`, or if the header's shape is not the
+/// expected shape.
 #[track_caller]
 pub(super) fn check(
     header: &Header,

@@ -62,9 +62,9 @@ reductions! {
     /// `f64`. The norm of integers and `bool` is an `f64`, and the norm of floats has their own
     /// type. If the norm does not overflow, the sum does not, either. For `f64`, elements that are
     /// too large or too small to be squared are scaled and summed separately (Anderson, "Algorithm
-    /// 978: Safe Scaling in the Level 1 BLAS", 2017). The norm of no elements is 0. If the norm is 0,
-    /// its gradient and second derivatives are 0. For the curvature at 0, differentiate the sum of
-    /// squares.
+    /// 978: Safe Scaling in the Level 1 BLAS", 2017). The norm of no elements is 0. If the norm is
+    /// 0, its gradient and second derivatives are 0. For the curvature at 0, differentiate the sum
+    /// of squares.
     norm, norm_axis, norm_keepdims: Norm over Element -> T::Average, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
 
     /// Returns the logarithm of the sum of the exponentials, without intermediate overflow. The
