@@ -8,8 +8,8 @@ use crate::ops::checkpointed;
 use crate::ops::derivatives::detects_anomalies;
 
 /// Returns the value of `function` at `inputs`, and saves no intermediate value of `function`. The
-/// backward pass calls `function` again, with the same random numbers (Griewank and Walther 2000;
-/// Chen et al. 2016).
+/// backward pass calls `function` again, with the random numbers of the first call (Griewank and
+/// Walther 2000; Chen et al. 2016).
 ///
 /// Gradients pass to `inputs`, and to tracked arrays that the function captures. If no input is
 /// tracked, the function is called once, and its intermediate values are saved. Therefore pass

@@ -50,7 +50,7 @@ impl Block for Buffer {
     }
 }
 
-/// An array that a stream of a CUDA device fills with zeros, so no byte is touched here.
+/// A stream fills a CUDA array with zeros, so `touch` does nothing on the host.
 impl Block for Array<u8> {
     fn touch(&self, _bytes: u64) {}
 }

@@ -1,6 +1,6 @@
 //! The caches of CUDA devices, for PyTorch and CuPy. The allocator functions of PyTorch and CuPy
-//! have no argument for a cache. So a request uses the cache with the innermost open entry in the
-//! process, on any thread.
+//! have no argument for a cache. So a request uses the cache that was entered last and is still
+//! open, even if another thread entered the cache.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;

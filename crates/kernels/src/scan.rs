@@ -218,7 +218,7 @@ impl<T: AnyElement, S: RunningTotal<T>> Loop<()> for SumLoop<'_, T, S> {
                     let part = start..lane.end.min(start + RUN);
                     // SAFETY: the memory is alive while a launch runs, and jobs do not overlap.
                     let out = unsafe { output.part(part.clone()) };
-                    // SAFETY: `scan_loop` has elements of `T`.
+                    // SAFETY: by the contract of `scan_loop`, the elements are of type `T`.
                     sum = sum.scan(unsafe { values(elements, part) }, out);
                 }
                 continue;
@@ -227,7 +227,7 @@ impl<T: AnyElement, S: RunningTotal<T>> Loop<()> for SumLoop<'_, T, S> {
             for index in 0..lanes.length {
                 // SAFETY: the memory is alive while a launch runs, and jobs do not overlap.
                 let out = unsafe { output.part(job.at(index)) };
-                // SAFETY: `scan_loop` has elements of `T`.
+                // SAFETY: by the contract of `scan_loop`, the elements are of type `T`.
                 let values: &[T] = unsafe { values(elements, job.at(index)) };
                 for ((slot, sum), &value) in out.iter_mut().zip(&mut sums).zip(values) {
                     *sum = sum.and(value);

@@ -43,8 +43,8 @@ impl KeyValueCache {
 
 impl Gpt2 {
     /// Returns the scores, of shape `[batch, vocabulary]`, of the token after `tokens`. `tokens`
-    /// have the shape `[batch, length]`, follow the tokens in the cache, and are added to the
-    /// cache.
+    /// has the shape `[batch, length]`. The tokens follow the tokens in the cache, and are added to
+    /// the cache.
     ///
     /// Attention is computed over the whole cache, with a mask over the empty positions. Therefore
     /// every call with one token allocates arrays of equal sizes. Memory that is planned once fits

@@ -6,9 +6,9 @@ use crate::array::{Array, Float};
 use crate::error::Result;
 use crate::grad::parameters::Parameters;
 
-/// A receiver of each parameter and its gradient. The receiver usually updates the parameter. A
-/// program can also implement this trait to read gradients, or to send them elsewhere. Such an
-/// implementation passes the gradients on to an optimizer that it contains.
+/// An optimizer, or other code that gets each parameter with its gradient. The receiver usually
+/// updates the parameter. A program can also implement this trait to read gradients, or to send
+/// them elsewhere. Such an implementation passes the gradients on to an optimizer that it contains.
 ///
 /// # Examples
 ///

@@ -21,7 +21,7 @@ pub(super) struct Memory {
     pub(super) states: [ParameterState; 3],
     /// The number of parameters of the last complete step.
     pub(super) count: Option<usize>,
-    /// The steps and the rate on the device, for captured steps.
+    /// The step count and the learning rate in device memory, for captured steps.
     pub(super) clock: Clock,
 }
 

@@ -200,7 +200,7 @@ impl Scattered {
         }
     }
 
-    /// Returns an exclusive upper bound of `count` positions and of all element indices.
+    /// Returns a number that exceeds every element index and every position below `count`.
     fn limit(&self, count: usize) -> usize {
         let reached = [self.target, self.indices, self.values].map(|words| words.limit);
         reached.into_iter().fold(count, usize::max)

@@ -43,8 +43,8 @@ pub(crate) struct BackwardStep {
     pub(crate) backward: Box<dyn Backward>,
     /// The size of the saved arrays in bytes.
     pub(crate) saved_bytes: u64,
-    /// True if the backward pass records steps, and gradients must pass through these steps
-    /// immediately.
+    /// True if `backward` itself records steps, as for a checkpoint. Gradients then pass through
+    /// these steps immediately.
     pub(crate) runs_again: bool,
     /// True if the step takes the unrounded gradient of a narrow result. The step passes the
     /// gradient on, or converts it.

@@ -2,7 +2,7 @@
 //!
 //! The vectors of equal eigenvalues or of equal singular values are not unique. The vectors that
 //! are smooth along a direction are unique. Therefore the factorizations call `change_of` to get
-//! the change of their matrix.
+//! the directional derivative of their matrix.
 
 use std::cell::RefCell;
 use std::rc::Rc;

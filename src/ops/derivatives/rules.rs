@@ -12,9 +12,9 @@
 //!
 //! If the derivative is a normal number, a row is accurate to a few units in the last place:
 //!
-//! - A row squares or multiplies operands only if the function does, or if the product is in range.
-//!   A row multiplies a gradient by one factor at a time.
-//! - A row reads the result only if the result has all digits of the derivative. If a function is
+//! - A row squares or multiplies operands only if the function itself does, or if the product
+//!   cannot overflow or underflow. A row multiplies a gradient by one factor at a time.
+//! - A row computes the derivative from the result only if no digits are lost. If a function is
 //!   flat in a range, its row reads the argument. For example, two sigmoids compute 1 − tanh² x.
 //! - For `f16` and `bf16`, a row computes the result again in `f32`, unless it needs only the sign
 //!   of the result. The gradient is rounded once.

@@ -145,7 +145,8 @@ impl Digits {
         }
     }
 
-    /// Returns the number of decimal digits that the type represents for every number.
+    /// Returns the number of decimal digits that every number keeps when it is rounded to the type
+    /// (C's `FLT_DIG`).
     fn decimal(self) -> i32 {
         (f64::from(self.binary - 1) * std::f64::consts::LOG10_2) as i32
     }

@@ -80,8 +80,8 @@ fn key(blocks: &BlockTable, index: u32) -> SizeOrder {
 }
 
 /// Returns the pages of one uncommitted block to commit for a free block of `bytes`. The pages are
-/// at the front or the back of the uncommitted block. If a neighbour there is free, the pages
-/// extend the neighbour. If the whole uncommitted block is committed, the free blocks before and
+/// at the front or the back of the uncommitted block. If the block beside that end is free, the
+/// pages extend that block. If the whole uncommitted block is committed, the free blocks before and
 /// after it are joined.
 fn best_pages(blocks: &BlockTable, node: u32, bytes: u64, page_bytes: u64) -> Option<Pages> {
     let BlockNode {

@@ -62,7 +62,7 @@ impl Recorder {
             if busy.contains(&stream) {
                 return true;
             }
-            // Other calls return a failure of the device.
+            // An error is ignored here, because other calls return a failure of the device.
             let times = backend.take_times(own.marks);
             if let Ok(Some(span)) = times {
                 self.write_kernel(own, span);

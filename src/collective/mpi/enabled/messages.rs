@@ -184,7 +184,8 @@ impl MpiEngine {
     fn receive_header(&mut self, work: &Work, from: usize) -> Result<(MessageHeader, Vec<u64>)> {
         let mut buffer = words(HEADER_BYTES + INLINE);
         let place = (buffer.as_mut_ptr().cast(), HEADER_BYTES + INLINE);
-        // SAFETY: the buffer lives until the request is done or cancelled, or it is leaked.
+        // SAFETY: the buffer lives until the request is done or cancelled. Otherwise, the buffer is
+        // leaked.
         let mut request = unsafe { self.comm.receive(Tag::Message, from, place) }?;
         let mut wait = Wait::new(work, WaitTarget::Message);
         let arrived = loop {

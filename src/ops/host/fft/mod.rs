@@ -191,8 +191,8 @@ unsafe fn transform(
         move |(rows, lanes, from), (to, slots), parts| {
             let range = parts.start * each..count.min(parts.end * each);
             // SAFETY: the memory is alive during a launch. Each range uses the slot of its first
-            // part. The ranges of a launch do not overlap, so no two ranges use one slot. This
-            // function's contract covers the arrays.
+            // part. The ranges of a launch do not overlap, so no two ranges use one slot. By this
+            // function's contract, `lanes` is within both arrays, and no other work writes to them.
             unsafe {
                 let scratch = slots.scratch(parts.start);
                 if is_direct {

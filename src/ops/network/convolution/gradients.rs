@@ -58,8 +58,8 @@ fn rule(
     }
 }
 
-/// Returns the sums of products of two parts. The sums are the third part, or its gradient. A bias
-/// of shape `[O, 1, 1]` is added to sums of narrow floats. The bias has one element for each
+/// Returns `part` of a convolution, or its gradient: sums of products of the two other parts. A
+/// bias of shape `[O, 1, 1]` is added to sums of narrow floats. The bias has one element for each
 /// channel of the sums.
 #[track_caller]
 pub(super) fn sums_for(

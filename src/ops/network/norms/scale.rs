@@ -22,8 +22,8 @@ pub(crate) fn scale_of(variance: &AnyLazy, epsilon: f64) -> AnyLazy {
 /// The maximum epsilon with which no sum of `f32` rounds to infinity.
 const LARGE_EPSILON: f64 = 1e30;
 
-/// Returns `epsilon` for a normalization that is computed in `dtype`. A positive epsilon stays
-/// positive.
+/// Returns the epsilon of a normalization that is computed in `dtype`: at least the smallest normal
+/// number if `epsilon` is positive, and otherwise 0.
 fn epsilon_in(dtype: DType, epsilon: f64) -> f64 {
     let least = match dtype {
         DType::F64 => f64::MIN_POSITIVE,

@@ -79,7 +79,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Checks all results of the tiles from `first` on, which the kernel computes. Initially, tile
+    /// Runs the kernel on the tiles from `first` on, and checks all their results. Initially, tile
     /// `known` has published its inclusive sum. The tiles between `known` and `first` have
     /// published only their own sums.
     fn check(&self, device: &Device, kernel: sys::CUfunction, [known, first]: [usize; 2]) {

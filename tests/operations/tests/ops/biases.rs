@@ -42,7 +42,7 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// The largest input of each test. 6e4 is near the largest `f16`.
+/// The magnitudes of the inputs. Each case runs with each magnitude. 6e4 is near the largest `f16`.
 const SIZES: [f64; 4] = [6e4, 300.0, 1.0, 1e-3];
 
 const OPTIONS: ConvOptions = ConvOptions {

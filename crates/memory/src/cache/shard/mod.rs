@@ -78,9 +78,9 @@ const CLOSED: u64 = u64::MAX;
 pub(crate) struct Shard {
     state: AtomicU64,
     signals: AtomicU64,
-    /// The token of the thread that the shard is bound to. `thread_name` is the thread's name, for
-    /// reports.
+    /// The token of the thread that the shard is bound to.
     bound_thread: AtomicU64,
+    /// The name of the bound thread, for reports.
     thread_name: plain::Mutex<String>,
     pub(super) remote: RemoteFreeList,
     pub(super) counters: Counters,

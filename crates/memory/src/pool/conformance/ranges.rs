@@ -152,8 +152,8 @@ impl Tested {
         });
     }
 
-    /// Compares the idle pages of ranges with the whole pages of each free part, the last pages
-    /// first.
+    /// Checks that the pool lists exactly the whole free pages of the model's ranges, by falling
+    /// offset.
     pub(super) fn compare_idle_pages(&self) {
         let ranges = self.segments.iter().filter(|(_, model)| model.is_range);
         let parts = ranges.flat_map(|(&id, model)| {

@@ -9,8 +9,8 @@ use cachescope_memory::internal::plan::Problem;
 
 const ORDERS: u64 = 64;
 
-/// Returns the best plan of several orders. At least one order is placed, even if the deadline has
-/// passed.
+/// Places the buffers in several orders, and returns the best plan. At least one order is placed,
+/// even if the deadline has passed.
 pub(super) fn best_of(
     buffers: &[ConstrainedBuffer],
     (pieces, problem): (&[LivePiece], &Problem),

@@ -43,7 +43,7 @@ pub(super) struct Vectors {
 /// The values that a kernel stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stores {
-    /// `true` if the values have the type of sums, `false` if they have the type of elements.
+    /// `true` if the values have the accumulation type, `false` if they have the element type.
     of_sums: bool,
     /// `true` if sums are added to the values in memory.
     is_begun: bool,

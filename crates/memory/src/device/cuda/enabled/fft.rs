@@ -22,7 +22,7 @@ const MOST_PLANS: usize = 64;
 /// Cache of the most recently used cuFFT plans of a device.
 ///
 /// A plan stores its current stream and work area. So the lock is held until the transform is
-/// enqueued. Several threads may then use one plan on several streams.
+/// enqueued. With this lock, several threads can use one plan on several streams.
 #[derive(Debug)]
 pub(super) struct Fft {
     context: Arc<Context>,

@@ -30,7 +30,7 @@ impl Cuda {
     ) -> Result<()> {
         let length = source.len();
         let Some(mut buffer) = self.staging.take(&self.streams, length)? else {
-            // SAFETY: `target` points to as many bytes by this function's contract. The stream is
+            // SAFETY: by this function's contract, `target` points to `length` bytes. The stream is
             // done with `source` before this returns.
             return self
                 .streams
@@ -43,7 +43,7 @@ impl Cuda {
         // SAFETY: the suballocation has `length` bytes, and nothing else uses it while we hold the
         // buffer.
         unsafe { staged.copy_from_nonoverlapping(source.as_ptr(), length) };
-        // SAFETY: `target` points to as many bytes by this function's contract. The staged bytes
+        // SAFETY: by this function's contract, `target` points to `length` bytes. The staged bytes
         // stay unchanged until the stream has passed this copy.
         let outcome = self
             .streams
