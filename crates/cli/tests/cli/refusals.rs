@@ -25,32 +25,32 @@ fn a_header_must_be_there_and_name_each_column_once() {
     refuses(
         "no-id",
         "lower,upper,size\n1,2,3\n",
-        &format!("1: no column id: {lifetimes}"),
+        &format!("1: no column id, {lifetimes}"),
     );
     refuses(
         "no-size",
         "id,lower,upper\n",
-        &format!("1: no column size: {lifetimes}"),
+        &format!("1: no column size, {lifetimes}"),
     );
     refuses(
         "no-header",
         "0,0,1029,128\n",
-        &format!("1: no column id: {lifetimes}"),
+        &format!("1: no column id, {lifetimes}"),
     );
     refuses(
         "case",
         "\nID,Lower,Upper,SIZE\n",
-        &format!("2: no column id: {lifetimes}"),
+        &format!("2: no column id, {lifetimes}"),
     );
     refuses(
         "no-pointer",
         "Thread,Time,Action,Size,Stream\n",
-        &format!("1: no column Pointer: {log}"),
+        &format!("1: no column Pointer, {log}"),
     );
     refuses(
         "no-stream",
         "Thread,Time,Action,Pointer,Size\n",
-        &format!("1: no column Stream: {log}"),
+        &format!("1: no column Stream, {log}"),
     );
     refuses(
         "twice",
