@@ -201,7 +201,8 @@ impl Watch {
         let count = measured.lifetimes.iter().filter(own).count();
         if count > 0 {
             let lines = measured.lines(measured.lifetimes.iter().filter(own));
-            panic!("the block made {count} requests for memory:{lines}");
+            let requests = if count == 1 { "request" } else { "requests" };
+            panic!("the block made {count} {requests} for memory:{lines}");
         }
     }
 }

@@ -32,7 +32,7 @@ fn of_views_name_the_operation_and_the_shape() {
         a.slice(s![0..1, -4..]) => format!("slice: the bound -4 is out of range for axis 1 of length 3 of {matrix}");
         a.slice(s![0..1, 3]) => format!("slice: the index 3 is out of range for axis 1 of length 3 of {matrix}");
         a.slice(s![1]) => format!("slice: the selection names 1 axis, {matrix} has 2: write `..` for each axis to keep whole");
-        a.slice(s![.., .., 0]) => format!("slice: the selection names 3 axes, {matrix} has 2: write `..` for each axis to keep whole");
+        a.slice(s![.., .., 0]) => format!("slice: the selection names 3 axes, {matrix} has 2: write one selection for each axis");
         target.slice_mut(s![.., 4..]).map(drop) => format!("slice_mut: the bound 4 is out of range for axis 1 of length 3 of {matrix}");
         a.permute(&[0, 0]) => format!("permute: the axes [0, 0] do not name each of the 2 axes of {matrix} once");
         a.swap_axes(0, 2) => format!("swap_axes: axis 2 is out of range for {matrix} of rank 2, expected -2 to 1");
@@ -131,7 +131,7 @@ fn of_indices_out_of_range_name_the_axis_and_the_shape() {
     let a = ones(&[2, 3]);
     let words = Embedding::<f32>::new(5, 3).unwrap();
     says! {
-        places(&[7]).bincount(3) => "bincount: the array of shape [1] has the number 7, expected numbers from 0 to below 3";
+        places(&[7]).bincount(3) => "bincount: the array of shape [1] has the number 7, expected numbers from 0 to 2";
         places(&[7]).one_hot::<f32>(3) => "one_hot: the class 7 in the array of shape [1] is out of range for 3 classes";
         a.take(&places(&[5]), 0) => "take: the index 5 is out of range for axis 0 of length 2 of the shape [2, 3]";
         a.cross_entropy(&places(&[0, 3])) => "cross_entropy: the class 3 is out of range for logits [2, 3] of 3 classes";

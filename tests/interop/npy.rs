@@ -195,7 +195,12 @@ fn what_is_no_file_of_numpy_is_an_error() {
     fails(
         read(b"\x93NUMPX\x01\x00v\x00"),
         ErrorKind::Io,
-        &["not a NumPy file"],
+        &["not a .npy file"],
+    );
+    fails(
+        read(b"PK\x03\x04\x14\0\0\0"),
+        ErrorKind::Io,
+        &["call `NpzReader::open`"],
     );
     fails(
         read(b"\x93NUMPY\x04\x00v\x00"),

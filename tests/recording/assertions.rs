@@ -94,7 +94,7 @@ fn a_block_that_allocates_names_the_lines() {
             w = (&w * 2.0).eval().unwrap();
         });
     });
-    assert!(message.contains("made 1 requests for memory"), "{message}");
+    assert!(message.contains("made 1 request for memory"), "{message}");
     assert!(message.contains("assertions.rs:"), "{message}");
 }
 

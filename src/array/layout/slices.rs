@@ -26,9 +26,12 @@ impl Layout {
         let named = parts.iter().filter(|part| !part.is_new_axis()).count();
         if named != self.ndim() {
             let axes = if named == 1 { "axis" } else { "axes" };
+            let cure = match named < self.ndim() {
+                true => "write `..` for each axis to keep whole",
+                false => "write one selection for each axis",
+            };
             return Err(invalid(format!(
-                "{operation}: the selection names {named} {axes}, the shape {} has {}: write `..` for \
-                 each axis to keep whole",
+                "{operation}: the selection names {named} {axes}, the shape {} has {}: {cure}",
                 self.shape,
                 self.ndim()
             )));

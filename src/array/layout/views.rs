@@ -30,11 +30,12 @@ impl Layout {
         if once && axes.len() == self.ndim() {
             return Ok(self.reordered(axes));
         }
-        Err(invalid(format!(
+        let text = format!(
             "permute: the axes {axes:?} do not name each of the {} axes of the shape {} once",
             self.ndim(),
             self.shape
-        )))
+        );
+        Err(Error::new(ErrorCode::Axis, text))
     }
 
     /// Returns the layout with two axes exchanged.

@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorCode, Result};
 
 #[track_caller]
 pub(super) fn world(_takes_device_memory: Option<bool>) -> Result<HostCarrier> {
-    let text = "Group::mpi: built without the feature `mpi`: enable it";
+    let text =
+        r#"Group::mpi: built without the feature `mpi`: add `features = ["mpi"]` in Cargo.toml"#;
     Err(Error::new(ErrorCode::Feature, text))
 }

@@ -271,7 +271,9 @@ impl FileContext<'_> {
     #[cfg(not(all(feature = "npy", feature = "safetensors")))]
     #[cold]
     fn lacks_feature(&self, feature: &str) -> Error {
-        let problem = format!("cachescope was built without the feature `{feature}`: enable it");
+        let problem = format!(
+            r#"built without the feature `{feature}`: add `features = ["{feature}"]` in Cargo.toml"#
+        );
         self.error(ErrorCode::Feature, None, problem)
     }
 }

@@ -19,6 +19,7 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use super::structure::listed;
 use super::{ArraySource, ArrayTarget, FileContext, Member};
 use crate::array::{AnyArray, Array, ByteWriter, DType, Float, Shape};
 use crate::context::Device;
@@ -167,7 +168,9 @@ impl OpenFile {
         let length = u64::from_le_bytes(length);
         let most = rest_bytes.min(MAX_HEADER_BYTES);
         if length > most {
-            let problem = format!("the header claims {length} bytes, expected at most {most}");
+            let problem = format!(
+                "the header claims {length} bytes, expected at most {most}: the file is cut short, or is not a .safetensors file"
+            );
             return Err(damaged(problem));
         }
         let mut header = vec![0; length as usize];
@@ -417,7 +420,9 @@ fn entry<'m>(
     context: &FileContext<'_>,
 ) -> Result<&'m TensorInfo> {
     metadata.info(name).ok_or_else(|| {
-        let problem = "no array has this name";
+        let names = metadata.offset_keys();
+        let names = listed(names.iter().map(String::as_str).collect());
+        let problem = format!("no array has this name, expected one of {names}");
         context.error(ErrorKind::InvalidArgument, Some(name), problem)
     })
 }

@@ -257,7 +257,7 @@ fn is_optional(name: &str) -> bool {
 }
 
 /// Returns a list of the first [`NAMED`] names, and the number of further names.
-fn listed(names: Vec<&str>) -> String {
+pub(super) fn listed(names: Vec<&str>) -> String {
     let mut listed: Vec<String> = names
         .iter()
         .take(NAMED)

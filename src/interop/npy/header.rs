@@ -8,6 +8,9 @@ use crate::error::{ErrorCode, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
+/// The first bytes of a ZIP archive.
+const ZIP_MAGIC: &[u8] = b"PK";
+
 /// The number of bytes before the dictionary in a file of version 1, which is the written version.
 const PREFIX_BYTES: usize = MAGIC.len() + 4;
 
@@ -44,8 +47,14 @@ impl Header {
             }
             Ok(bytes)
         };
-        if bytes(MAGIC.len())? != MAGIC {
-            return Err(malformed("the file is not a NumPy file"));
+        let magic = bytes(MAGIC.len())?;
+        if magic.starts_with(ZIP_MAGIC) {
+            let problem =
+                "the file is an archive (.npz), expected one array: call `NpzReader::open`";
+            return Err(malformed(problem));
+        }
+        if magic != MAGIC {
+            return Err(malformed("the file is not a .npy file"));
         }
         let version = bytes(2)?;
         let width = match version[..] {

@@ -66,10 +66,16 @@ fn counted(integers: &AnyArray, loops: &'static IntegerLoops, length: usize) -> 
             let _device = integers.device().enter();
             Array::from_vec(counts, length)
         }
-        Err(number) => Err(invalid(format!(
-            "bincount: the array of shape {} has the number {number}, expected numbers from 0 to below {length}",
-            integers.shape()
-        ))),
+        Err(number) => {
+            let expected = match length.checked_sub(1) {
+                Some(largest) => format!("numbers from 0 to {largest}"),
+                None => "no numbers, because the length is 0".to_owned(),
+            };
+            Err(invalid(format!(
+                "bincount: the array of shape {} has the number {number}, expected {expected}",
+                integers.shape()
+            )))
+        }
     }
 }
 

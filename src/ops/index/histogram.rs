@@ -116,7 +116,7 @@ fn check_edges(array: &AnyArray, [low, high]: [f64; 2], edges: &[f64]) -> Result
     let (low_text, high_text) = (text(low), text(high));
     if !(low.is_finite() && high.is_finite()) {
         return Err(invalid(format!(
-            "histogram: the elements of the array of shape {} reach from {low_text} to {high_text}, expected finite numbers",
+            "histogram: the array of shape {} has the least element {low_text} and the greatest {high_text}, expected finite elements",
             array.shape()
         )));
     }

@@ -136,7 +136,7 @@ impl Device {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         if options.backtraces && !HAS_BACKTRACES {
-            let text = "record: built without the feature `backtraces`: enable it";
+            let text = r#"record: built without the feature `backtraces`: add `features = ["backtraces"]` in Cargo.toml"#;
             return Err(Error::new(ErrorCode::Feature, text));
         }
         Ok(self.begin_recording(options))

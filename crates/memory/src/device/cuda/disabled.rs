@@ -79,13 +79,15 @@ impl ExclusiveLaunchGuard<'_> {
 impl Cuda {
     /// Fails, because the crate is built without the feature `cuda`.
     pub fn open(ordinal: usize) -> Result<Self> {
-        let text = format!("cuda:{ordinal}: built without the feature `cuda`: enable it");
+        let text = format!(
+            r#"cuda:{ordinal}: built without the feature `cuda`: add `features = ["cuda"]` in Cargo.toml"#
+        );
         Err(Error::new(ErrorCode::Feature, text))
     }
 
     /// Fails, because the imitated driver is compiled only with the feature `cuda`.
     pub fn meta(_: DriverLedger, _: u64, _: Option<usize>) -> Result<Self> {
-        let text = "MetaKind::Cuda: built without the feature `cuda`: enable it";
+        let text = r#"MetaKind::Cuda: built without the feature `cuda`: add `features = ["cuda"]` in Cargo.toml"#;
         Err(Error::new(ErrorCode::Feature, text))
     }
 
@@ -96,7 +98,7 @@ impl Cuda {
 
     /// Fails, because there are no communicators.
     pub fn new_nccl_id() -> Result<NcclId> {
-        let text = "collectives: built without the feature `cuda`: enable it";
+        let text = r#"collectives: built without the feature `cuda`: add `features = ["cuda"]` in Cargo.toml"#;
         Err(Error::new(ErrorCode::Feature, text))
     }
 
