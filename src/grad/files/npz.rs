@@ -14,7 +14,7 @@ pub(super) fn create<'s>(
     context: &FileContext<'_>,
 ) -> Result<NpzWriter> {
     refuse_bf16(entries, context)?;
-    NpzWriter::create(path)
+    NpzWriter::create_for(context.operation, path)
 }
 
 pub(super) fn open<'s>(
@@ -22,16 +22,16 @@ pub(super) fn open<'s>(
     context: &FileContext<'_>,
 ) -> Result<NpzReader> {
     refuse_bf16(entries, context)?;
-    NpzReader::open(context.path)
+    NpzReader::open_for(context.operation, context.path)
 }
 
 impl ArrayTarget for NpzWriter {
     fn write(&mut self, name: &str, array: &AnyArray) -> Result<()> {
-        self.write_erased(name, array)
+        self.write_for("save", name, array)
     }
 
     fn finish(self) -> Result<()> {
-        Self::finish(self)
+        self.finish_for("save")
     }
 }
 
@@ -48,7 +48,7 @@ impl ArraySource for NpzReader {
         shape: &Shape,
     ) -> Result<AnyArray> {
         let _current = device.enter();
-        self.read_expecting(name, dtype, Some(shape.dims()))
+        self.read_for("load", name, dtype, Some(shape.dims()))
     }
 }
 

@@ -87,8 +87,13 @@ impl NpzReader {
     /// truncated.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let context = NpyContext::new("NpzReader::open", path, None);
+        Self::open_for("NpzReader::open", path.as_ref())
+    }
+
+    /// Opens the file at `path`. Errors name the operation `operation`.
+    #[track_caller]
+    pub(crate) fn open_for(operation: &'static str, path: &Path) -> Result<Self> {
+        let context = NpyContext::new(operation, path, None);
         let io = |error| context.io(error);
         let file = Arc::new(File::open(path).map_err(io)?);
         let size_bytes = file.metadata().map_err(io)?.len();
@@ -166,20 +171,22 @@ impl NpzReader {
     /// [`Array::read_npy`].
     #[track_caller]
     pub fn read<T: AnyElement>(&mut self, name: &str) -> Result<Array<T>> {
-        self.read_expecting(name, T::DTYPE, None)
+        self.read_for("NpzReader::read", name, T::DTYPE, None)
             .map(Array::from_erased)
     }
 
-    /// Reads an array like [`read`](Self::read). If `shape` is given, returns an error for an array
-    /// of another shape before memory is requested for the array.
+    /// Reads an array like [`read`](Self::read). Errors name the operation `operation`. If `shape`
+    /// is given, returns an error for an array of another shape before memory is requested for the
+    /// array.
     #[track_caller]
-    pub(crate) fn read_expecting(
+    pub(crate) fn read_for(
         &mut self,
+        operation: &'static str,
         name: &str,
         dtype: DType,
         shape: Option<&[usize]>,
     ) -> Result<AnyArray> {
-        let context = NpyContext::new("NpzReader::read", &self.path, Some(name));
+        let context = NpyContext::new(operation, &self.path, Some(name));
         let index = self.archive.index_for_name(&format!("{name}{SUFFIX}"));
         let Some(index) = index.or_else(|| self.archive.index_for_name(name)) else {
             let problem = format!(
@@ -268,7 +275,7 @@ impl NpzWriter {
     /// [`Io`](ErrorKind::Io), naming the file.
     #[track_caller]
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        Self::with(path.as_ref(), CompressionMethod::Stored)
+        Self::create_for("NpzWriter::create", path.as_ref())
     }
 
     /// Creates a file like [`create`](Self::create), but with compression.
@@ -294,12 +301,21 @@ impl NpzWriter {
     /// [`Io`](ErrorKind::Io), naming the file.
     #[track_caller]
     pub fn create_compressed(path: impl AsRef<Path>) -> Result<Self> {
-        Self::with(path.as_ref(), CompressionMethod::Deflated)
+        Self::with(
+            "NpzWriter::create_compressed",
+            path.as_ref(),
+            CompressionMethod::Deflated,
+        )
     }
 
     #[track_caller]
-    fn with(path: &Path, method: CompressionMethod) -> Result<Self> {
-        let context = NpyContext::new("NpzWriter::create", path, None);
+    pub(crate) fn create_for(operation: &'static str, path: &Path) -> Result<Self> {
+        Self::with(operation, path, CompressionMethod::Stored)
+    }
+
+    #[track_caller]
+    fn with(operation: &'static str, path: &Path, method: CompressionMethod) -> Result<Self> {
+        let context = NpyContext::new(operation, path, None);
         let file = File::create(path).map_err(|error| context.io(error))?;
         Ok(Self {
             archive: ZipWriter::new(BufWriter::new(file)),
@@ -331,12 +347,18 @@ impl NpzWriter {
     /// [`Array::write_npy`].
     #[track_caller]
     pub fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
-        self.write_erased(name, array.erased())
+        self.write_for("NpzWriter::write", name, array.erased())
     }
 
+    /// Appends an array like [`write`](Self::write). Errors name the operation `operation`.
     #[track_caller]
-    pub(crate) fn write_erased(&mut self, name: &str, array: &AnyArray) -> Result<()> {
-        let context = NpyContext::new("NpzWriter::write", &self.path, Some(name));
+    pub(crate) fn write_for(
+        &mut self,
+        operation: &'static str,
+        name: &str,
+        array: &AnyArray,
+    ) -> Result<()> {
+        let context = NpyContext::new(operation, &self.path, Some(name));
         let options = self.options.large_file(array.size_bytes() >= LARGE_BYTES);
         let begun = self.archive.start_file(format!("{name}{SUFFIX}"), options);
         begun.map_err(|error| zip_error(&context, error))?;
@@ -365,7 +387,12 @@ impl NpzWriter {
     /// [`Io`](ErrorKind::Io), naming the file.
     #[track_caller]
     pub fn finish(self) -> Result<()> {
-        let context = NpyContext::new("NpzWriter::finish", &self.path, None);
+        self.finish_for("NpzWriter::finish")
+    }
+
+    #[track_caller]
+    pub(crate) fn finish_for(self, operation: &'static str) -> Result<()> {
+        let context = NpyContext::new(operation, &self.path, None);
         let finished = self.archive.finish();
         let writer = finished.map_err(|error| zip_error(&context, error))?;
         let flushed = writer.into_inner();
