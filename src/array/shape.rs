@@ -262,7 +262,7 @@ impl Shape {
             return Err(self.not_inferred(
                 own,
                 format_args!(
-                    "{count} elements do not divide by {others}, the product of the other lengths"
+                    "axis {axis} has no length, because {count} elements do not divide by {others}, the product of the other lengths"
                 ),
             ));
         }

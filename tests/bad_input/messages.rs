@@ -39,7 +39,7 @@ fn of_views_name_the_operation_and_the_shape() {
         ones(&[]).flip(0) => "flip: axis 0 is out of range for the shape [] of rank 0";
         a.unsqueeze(4) => format!("unsqueeze: axis 4 is out of range for a new axis of {matrix}, expected -3 to 2");
         a.squeeze(0) => format!("squeeze: axis 0 of {matrix} has length 2, expected 1");
-        a.split(2, 1) => format!("split: axis 1 of {matrix} of length 3 does not divide into 2 parts");
+        a.split(2, 1) => format!("split: axis 1 of length 3 of {matrix} does not divide into 2 parts");
         a.broadcast_to([3, 3]) => format!("broadcast_to: {matrix} does not broadcast to [3, 3]");
         a.windows(&[4]) => format!("windows: a window of length 4 is longer than axis 1 of length 3 of {matrix}");
         a.windows(&[1, 1, 1]) => format!("windows: the 3 sizes [1, 1, 1] are more than the 2 axes of {matrix}");

@@ -461,7 +461,7 @@ fn a_pipe_takes_memory_as_it_is_read() -> Result<()> {
     fails(
         read(&archives::npy(huge, &[1; 10])),
         ErrorKind::Io,
-        "of which it has 10",
+        "the file has 10",
     );
     Ok(())
 }

@@ -34,9 +34,9 @@ fn arrays_become_host_arrays_of_their_rank() -> Result<()> {
     assert_eq!(ArrayD::try_from(&array)?, expected.clone().into_dyn());
     assert_eq!(ArrayD::try_from(array.clone())?, expected.into_dyn());
     assert_eq!(Array0::try_from(Array::full([], 7u8)?)?.into_scalar(), 7);
-    let message = ["[2, 3]", "rank 2, not 1"];
+    let message = ["[2, 3]", "rank 2, expected 1"];
     fails(Array1::try_from(&array), ErrorKind::InvalidShape, &message);
-    let message = ["[2, 3]", "rank 2, not 3"];
+    let message = ["[2, 3]", "rank 2, expected 3"];
     fails(Array3::try_from(array), ErrorKind::InvalidShape, &message);
     Ok(())
 }

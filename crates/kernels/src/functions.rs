@@ -46,8 +46,7 @@
 //!   nearest to the exact result.
 //!
 //! Operators, `cast` and `select` are declared in `src/ops/expression/elementwise/` and in
-//! `elementwise/` of this crate. The signatures of `cast` and `select` differ from the signatures
-//! that a row declares.
+//! `elementwise/` of this crate. Rows cannot declare the signatures of `cast` and `select`.
 
 #[doc(hidden)]
 #[macro_export]
@@ -107,8 +106,7 @@ macro_rules! functions {
             example: f32 [2.0, 3.0], [4.0, 5.0], [0.5, 1.0] => [8.5, 16.0];
         }
 
-        /// Returns each element that is above 0, and 0 for the other elements. For NaN, the result
-        /// is NaN.
+        /// Returns each element that is above 0, and 0 for the other elements. NaN stays NaN.
         relu Relu(x) real {
             host: if x < T::zero() { T::zero() } else { x }; cuda: "a < 0 ? 0 : a";
             example: f32 [-1.5, 2.0] => [0.0, 2.0];
@@ -156,8 +154,7 @@ macro_rules! functions {
             example: f32 [1.0, 5.0], [4.0, 5.0] => [true, false];
         }
 
-        /// Returns whether the left element of each pair is less than or equal to the right
-        /// element.
+        /// Returns whether the left element of each pair is less than or equal to the right one.
         le LessEqual(x, y) compare {
             host: x <= y; cuda: "a <= b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [true, true];
@@ -169,8 +166,7 @@ macro_rules! functions {
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, false];
         }
 
-        /// Returns whether the left element of each pair is greater than or equal to the right
-        /// element.
+        /// Returns whether the left element of each pair is greater than or equal to the right one.
         ge GreaterEqual(x, y) compare {
             host: x >= y; cuda: "a >= b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, true];
@@ -204,9 +200,8 @@ macro_rules! functions {
             example: bool [true, false] => [false, true];
         }
 
-        /// Shifts the bits of each element left by `places`, like NumPy's `left_shift`. If `places`
-        /// is negative, or at least the number of bits, the result is 0. The operator `<<` is
-        /// equivalent.
+        /// Shifts the bits of each element left by `places`, as the operator `<<` does. If `places`
+        /// is negative, or at least the number of bits, the result is 0, like NumPy's `left_shift`.
         shl Shl(x, places) integer {
             host: x.left_shift(places); cuda: "cs_left_shift(a, b)";
             example: i32 [1, 3], [4, 40] => [16, 0];
@@ -242,15 +237,14 @@ macro_rules! functions {
             exact: 1.0 / x; ulps: f32 0.5, cuda 0.5;
         }
 
-        /// Returns the square root of each element. Below 0, the result is NaN. At 0, the
-        /// derivative is infinite.
+        /// Returns the square root of each element. Below 0: NaN. At 0, the derivative is infinite.
         sqrt Sqrt(x) float {
             host: x.sqrt(), x.sqrt(); cuda: "sqrt(a)";
             example: f32 [4.0, 2.25] => [2.0, 1.5];
             exact: x.sqrt(); ulps: f32 0.5, cuda 0.5;
         }
 
-        /// Returns the reciprocal of the square root of each element. Below 0, the result is NaN.
+        /// Returns the reciprocal of the square root of each element. Below 0: NaN.
         rsqrt Rsqrt(x) float {
             host: 1.0 / x.sqrt(), 1.0 / x.sqrt(); cuda: "rsqrt(a)";
             example: f32 [4.0, 0.25] => [0.5, 2.0];
@@ -285,29 +279,28 @@ macro_rules! functions {
             exact: x.exp_m1(); ulps: f32 0.51, f64 2.0 up to 750.0, cuda 1.5;
         }
 
-        /// Returns the natural logarithm of each element. Below 0, the result is NaN.
+        /// Returns the natural logarithm of each element. Below 0: NaN.
         ln Ln(x) float {
             host: log::ln_f32(pass, x), log::ln_f64(pass, x); cuda: "log(a)";
             example: f32 [1.0, 0.0] => [0.0, f32::NEG_INFINITY];
             exact: x.ln(); ulps: f32 1.0, f64 1.5 up to 1e300, cuda 1.5;
         }
 
-        /// Returns the natural logarithm of 1 plus each element. The result is also accurate near
-        /// 0. Below −1, the result is NaN.
+        /// Returns the natural logarithm of 1 + x, also accurate for x near 0. Below −1: NaN.
         log1p Log1p(x) float as [ln_1p] {
             host: log::log1p_f32(pass, x), log::log1p_f64(pass, x); cuda: "log1p(a)";
             example: f32 [1e-10, -1.0] => [1e-10, f32::NEG_INFINITY];
             exact: x.ln_1p(); ulps: f32 0.51, f64 2.0 up to 100.0, cuda 1.5;
         }
 
-        /// Returns the logarithm of each element to base 2. Below 0, the result is NaN.
+        /// Returns the logarithm of each element to base 2. Below 0: NaN.
         log2 Log2(x) float {
             host: log::log2_f32(pass, x), x.log2(); cuda: "log2(a)";
             example: f32 [8.0, 0.5] => [3.0, -1.0];
             exact: x.log2(); ulps: f32 0.51, cuda 1.5;
         }
 
-        /// Returns the logarithm of each element to base 10. Below 0, the result is NaN.
+        /// Returns the logarithm of each element to base 10. Below 0: NaN.
         log10 Log10(x) float {
             host: log::log10_f32(pass, x), x.log10(); cuda: "log10(a)";
             example: f32 [1000.0, 0.1] => [3.0, -1.0];
@@ -354,16 +347,15 @@ macro_rules! functions {
             exact: x.tan(); ulps: f32 3.9, f64 3.0 up to 1e6, cuda 4.5;
         }
 
-        /// Returns the angle in radians whose sine is each element, from −π/2 to π/2. Beyond ±1,
-        /// the result is NaN.
+        /// Returns the angle in radians whose sine is each element, from −π/2 to π/2. Beyond ±1:
+        /// NaN.
         asin Asin(x) float {
             host: inverse::asin_f32(pass, x), x.asin(); cuda: "asin(a)";
             example: f32 [0.0, 1.0] => [0.0, std::f32::consts::FRAC_PI_2];
             exact: x.asin(); ulps: f32 0.51, cuda 2.5;
         }
 
-        /// Returns the angle in radians whose cosine is each element, from 0 to π. Beyond ±1, the
-        /// result is NaN.
+        /// Returns the angle in radians whose cosine is each element, from 0 to π. Beyond ±1: NaN.
         acos Acos(x) float {
             host: inverse::acos_f32(pass, x), x.acos(); cuda: "acos(a)";
             example: f32 [1.0, -1.0] => [0.0, std::f32::consts::PI];
@@ -414,8 +406,7 @@ macro_rules! functions {
             exact: if x.abs() < 1e-5 { x * (1.0 - x * x / 6.0) } else { x.asinh() }; ulps: f32 0.51, cuda 3.5;
         }
 
-        /// Returns the inverse hyperbolic cosine of each element, a number not below 0. For
-        /// elements below 1, the result is NaN.
+        /// Returns the inverse hyperbolic cosine of each element, not below 0. Below 1: NaN.
         acosh Acosh(x) float {
             host: hyperbolic::acosh_f32(pass, x), hyperbolic::acosh_f64(pass, x); cuda: "acosh(a)";
             example: f32 [1.0, f32::INFINITY] => [0.0, f32::INFINITY];
@@ -424,8 +415,7 @@ macro_rules! functions {
             ulps: f32 0.51, cuda 4.5;
         }
 
-        /// Returns the number whose hyperbolic tangent is each element. Beyond ±1, the result is
-        /// NaN.
+        /// Returns the number whose hyperbolic tangent is each element. Beyond ±1: NaN.
         atanh Atanh(x) float {
             host: hyperbolic::atanh_f32(pass, x), hyperbolic::atanh_f64(pass, x); cuda: "atanh(a)";
             example: f32 [0.0, -1.0] => [0.0, f32::NEG_INFINITY];

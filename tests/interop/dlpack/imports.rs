@@ -223,7 +223,7 @@ const FAULTS: &[Fault] = &[
     (
         |t| t.version.major = 2,
         ErrorKind::Unsupported,
-        &["DLPack 2.0", "expected 1.x"],
+        &["DLPack version 2.0", "expected 1.x"],
     ),
     (
         |t| t.version.major = 0,

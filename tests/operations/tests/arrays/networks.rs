@@ -258,7 +258,7 @@ fn mismatched_queries_keys_and_values_are_named() {
     fails(
         attention(&ones(&[3, 4, 3]), &k, &v, true),
         KIND,
-        "[3], [2] and [2] do not broadcast",
+        "[3], [2] and [2], do not broadcast",
     );
     fails(
         attention(&q, &k, &ones(&[6]), true),

@@ -1,6 +1,5 @@
-//! The tree of a plan. Each request has an offset in one slab. Each request also has a list of
-//! earlier requests that must be idle before it is served. The tree holds no memory.
-//! [`Plan`](super::Plan) serves requests with it.
+//! The tree of a plan, which holds no memory. Each request has an offset in one slab, and a list of
+//! earlier requests that must be idle before it is served.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,8 +19,7 @@ pub(super) struct PlannedRequest {
     /// sequences. It is 1 if no other sequence branches at this request.
     least_bytes: u64,
     stream: StreamId,
-    /// The offset in the slab. `None` if the request is served outside the slab, because it
-    /// outlives an entry or is on another stream.
+    /// The offset in the slab. `None` for requests that outlive an entry or are on another stream.
     pub(super) offset: Option<u64>,
     /// The range of `PlanTree::before` with the requests that last used this request's memory.
     before: (u32, u32),
@@ -89,9 +87,8 @@ struct RequestRun {
 ///   request in [`before`](Self::before) of `i` overlaps with the earlier request. The request in
 ///   `before` is the earlier request itself, or lies between the two requests on the path.
 ///
-/// The memory of each request is handed out only while all requests in its `before` are idle. Under
-/// this condition, if all requests in `before` of `i` are idle, every request that overlaps with
-/// `i` is idle.
+/// The memory of a request is handed out only while all requests in its `before` are idle. So every
+/// request that overlaps with it is idle then.
 #[derive(Debug, Default)]
 pub(super) struct PlanTree {
     requests: Vec<PlannedRequest>,
