@@ -8,6 +8,7 @@ use crate::context::Device;
 use crate::error::{ErrorKind, Result};
 use crate::interop::npy::{NpzReader, NpzWriter};
 
+#[inline]
 pub(super) fn create<'s>(
     path: &Path,
     entries: impl IntoIterator<Item = &'s Member>,
@@ -17,6 +18,7 @@ pub(super) fn create<'s>(
     NpzWriter::create_for(context.operation, path)
 }
 
+#[inline]
 pub(super) fn open<'s>(
     entries: impl IntoIterator<Item = &'s Member>,
     context: &FileContext<'_>,
@@ -26,20 +28,24 @@ pub(super) fn open<'s>(
 }
 
 impl ArrayTarget for NpzWriter {
+    #[inline]
     fn write(&mut self, name: &str, array: &AnyArray) -> Result<()> {
         self.write_for("save", name, array)
     }
 
+    #[inline]
     fn finish(self) -> Result<()> {
         self.finish_for("save")
     }
 }
 
 impl ArraySource for NpzReader {
+    #[inline]
     fn names(&self) -> Vec<String> {
         Self::names(self)
     }
 
+    #[inline]
     fn read(
         &mut self,
         name: &str,

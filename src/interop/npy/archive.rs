@@ -1,4 +1,7 @@
 //! Files of several named arrays (`.npz`): a zip archive of NumPy files.
+//!
+//! Functions with `#[inline]` are compiled only by programs that read or write archives, because
+//! the crate `zip` is large.
 
 use std::fmt;
 use std::fs::File;
@@ -91,6 +94,7 @@ impl NpzReader {
     }
 
     /// Opens the file at `path`. Errors name the operation `operation`.
+    #[inline]
     #[track_caller]
     pub(crate) fn open_for(operation: &'static str, path: &Path) -> Result<Self> {
         let context = NpyContext::new(operation, path, None);
@@ -178,6 +182,7 @@ impl NpzReader {
     /// Reads an array like [`read`](Self::read). Errors name the operation `operation`. If `shape`
     /// is given, returns an error for an array of another shape before memory is requested for the
     /// array.
+    #[inline]
     #[track_caller]
     pub(crate) fn read_for(
         &mut self,
@@ -308,11 +313,13 @@ impl NpzWriter {
         )
     }
 
+    #[inline]
     #[track_caller]
     pub(crate) fn create_for(operation: &'static str, path: &Path) -> Result<Self> {
         Self::with(operation, path, CompressionMethod::Stored)
     }
 
+    #[inline]
     #[track_caller]
     fn with(operation: &'static str, path: &Path, method: CompressionMethod) -> Result<Self> {
         let context = NpyContext::new(operation, path, None);
@@ -351,6 +358,7 @@ impl NpzWriter {
     }
 
     /// Appends an array like [`write`](Self::write). Errors name the operation `operation`.
+    #[inline]
     #[track_caller]
     pub(crate) fn write_for(
         &mut self,
@@ -390,6 +398,7 @@ impl NpzWriter {
         self.finish_for("NpzWriter::finish")
     }
 
+    #[inline]
     #[track_caller]
     pub(crate) fn finish_for(self, operation: &'static str) -> Result<()> {
         let context = NpyContext::new(operation, &self.path, None);
