@@ -183,7 +183,7 @@ impl<T: AnyElement> Array<T> {
             return Err(Error::new(
                 ErrorCode::Count,
                 format!(
-                    "the number of given elements is {}, the shape {shape} has {expected}",
+                    "{} elements are given, the shape {shape} has {expected}",
                     values.len()
                 ),
             ));

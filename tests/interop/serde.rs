@@ -56,7 +56,7 @@ fn what_is_no_array_is_an_error() {
     for (text, message) in [
         (
             r#"{"shape":[2,2],"data":[1,2,3]}"#,
-            "the number of given elements is 3, the shape [2, 2] has 4",
+            "3 elements are given, the shape [2, 2] has 4",
         ),
         (r#"{"shape":[1,1,1,1,1,1,1,1,1],"data":[1]}"#, "rank 9"),
         (

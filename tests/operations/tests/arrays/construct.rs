@@ -250,7 +250,7 @@ fn elements_that_do_not_fill_the_shape_are_named_with_it() {
     fails(
         Array::from_vec(vec![1.0, 2.0], [3]),
         kind,
-        "the number of given elements is 2, the shape [3] has 3",
+        "2 elements are given, the shape [3] has 3",
     );
     fails(Array::from_slice(&[1u8; 4], [3, 1]), kind, "4 elements");
     fails(Array::from_vec(vec![0i32; 2], []), kind, "[]");
