@@ -25,7 +25,7 @@ fn indices_out_of_range() {
         );
         refused(target.scatter(&grid, &a, 1), KIND, &with("scatter"));
         let number = bad.to_string();
-        let says = ["bincount", &number, "below 3", "[3]"];
+        let says = ["bincount", &number, "from 0 to 2", "[3]"];
         refused(places(&[0, 2, bad]).bincount(3), KIND, &says);
     }
     // The valid indices before the bad index wrote nothing to `target` or to `a`, which shares the

@@ -44,7 +44,7 @@ fn of_views_name_the_operation_and_the_shape() {
         a.windows(&[4]) => format!("windows: a window of length 4 is longer than axis 1 of length 3 of {matrix}");
         a.windows(&[1, 1, 1]) => format!("windows: the 3 sizes [1, 1, 1] are more than the 2 axes of {matrix}");
         a.reshape([4, 2]) => format!("reshape: {matrix} of 6 elements does not reshape to [4, 2] of 8 elements");
-        a.reshape([4, INFER]) => format!("reshape: {matrix} does not reshape to [4, INFER]: 6 elements do not divide by 4, the product of the other lengths");
+        a.reshape([4, INFER]) => format!("reshape: {matrix} does not reshape to [4, INFER]: axis 1 has no length, because 6 elements do not divide by 4, the product of the other lengths");
         a.reshape([INFER, INFER]) => format!("reshape: {matrix} does not reshape to [INFER, INFER]: axes 0 and 1 are both INFER, expected at most one");
         ones(&[0, 3]).reshape([0, INFER]) => "reshape: the shape [0, 3] does not reshape to [0, INFER]: the length of axis 1 is ambiguous beside an axis of length 0";
         a.item() => format!("item: {matrix} has 6 elements, expected 1");

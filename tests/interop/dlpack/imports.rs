@@ -228,7 +228,7 @@ const FAULTS: &[Fault] = &[
     (
         |t| t.version.major = 0,
         ErrorKind::Unsupported,
-        &["DLPack 0.0"],
+        &["DLPack version 0.0"],
     ),
     (
         |t| t.dl_tensor.ndim = -3,
@@ -323,7 +323,7 @@ const FAULTS: &[Fault] = &[
     (
         |t| dtype(t, 2, 64, 1),
         ErrorKind::InvalidArgument,
-        &["float64", "f32 has float32"],
+        &["float64", "f32 needs float32"],
     ),
     (
         |t| dtype(t, 0, 32, 1),
