@@ -224,7 +224,7 @@ fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
             }),
         ),
         (
-            "within another",
+            "already in progress",
             Box::new(|| {
                 let inner = graph::capture(&device, || Ok(()));
                 inner.map(drop)
