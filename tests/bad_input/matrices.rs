@@ -43,7 +43,7 @@ fn whose_right_sides_do_not_fit() {
     refused(linalg::solve(&a, &right), KIND, &rows("solve", "[2, 3]"));
     refused(linalg::lstsq(&a, &right), KIND, &rows("lstsq", "[2, 3]"));
     let other = ones(&[5, 3, 1]);
-    let batches = ["[2, 3, 3]", "[5, 3, 1]", "[2] and [5] do not broadcast"];
+    let batches = ["[2, 3, 3]", "[5, 3, 1]", "[2] and [5], do not broadcast"];
     refused(linalg::solve(&a, &other), KIND, &batches);
     refused(linalg::lstsq(&a, &other), KIND, &batches);
     refused(linalg::solve(&a, &ones(&[])), KIND, &["solve", "[]"]);
