@@ -209,7 +209,7 @@ pub mod internal {
                 compile_for_all,
             };
             #[cfg(feature = "cuda")]
-            pub use crate::device::cuda::{headers, ptx_of};
+            pub use crate::device::cuda::{KernelResources, headers, ptx_of, resources_of};
         }
 
         pub mod host {

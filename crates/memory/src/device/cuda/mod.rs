@@ -30,6 +30,6 @@ pub(crate) use enabled::OrderedPool;
 #[cfg(feature = "cuda")]
 pub use enabled::{Cuda, CurrentContext, Executable, SharedLaunchGuard};
 #[cfg(feature = "cuda")]
-pub use enabled::{compile_for_all, headers, ptx_of};
+pub use enabled::{KernelResources, compile_for_all, headers, ptx_of, resources_of};
 pub use gemm::{Gemm, GemmOperand, GemmType};
 pub use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource, RowFault};

@@ -23,6 +23,7 @@ use crate::sync::plain::Mutex;
 /// The number of multiprocessors of a device without data, as on an H100.
 const IMITATED_MULTIPROCESSORS: u32 = 132;
 const IMITATED_CAPABILITY: (u32, u32) = (9, 0);
+const IMITATED_SHARED_BYTES: u32 = 227 << 10;
 
 /// A driver handle, usable by any thread.
 #[derive(Debug)]
@@ -54,6 +55,8 @@ pub(super) struct Context {
     pub(super) multiprocessors: u32,
     /// The compute capability: major and minor.
     pub(super) capability: (u32, u32),
+    /// The maximum shared memory of a block, in bytes.
+    pub(super) shared_bytes: u32,
     pub(super) has_ranges: bool,
     pub(super) has_pools: bool,
     pub(super) kernels: Kernels,
@@ -119,6 +122,9 @@ impl Context {
             total_bytes: total_bytes as u64,
             multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             capability,
+            shared_bytes: attribute(
+                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+            )?,
             has_ranges: attribute(
                 Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
             )? != 0,
@@ -146,6 +152,7 @@ impl Context {
             total_bytes: imitation.driver.total_bytes(),
             multiprocessors: IMITATED_MULTIPROCESSORS,
             capability: IMITATED_CAPABILITY,
+            shared_bytes: IMITATED_SHARED_BYTES,
             has_ranges: true,
             has_pools: false,
             kernels: Kernels::new(IMITATED_CAPABILITY),

@@ -29,7 +29,7 @@ mod staging;
 mod streams;
 mod transfer;
 
-pub use compiler::{compile_for_all, ptx_of};
+pub use compiler::{KernelResources, compile_for_all, ptx_of, resources_of};
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -220,6 +220,11 @@ impl Cuda {
         self.blas.tf32 = allow;
     }
 
+    /// Returns whether products of `f32` may round their operands to TF32.
+    pub fn allows_tf32(&self) -> bool {
+        self.blas.tf32
+    }
+
     /// Returns the unique id of a new communicator. All its ranks pass the id to
     /// [`join`](Self::join).
     pub fn new_nccl_id() -> Result<NcclId> {
@@ -266,6 +271,16 @@ impl Cuda {
     /// Returns the number of multiprocessors.
     pub fn multiprocessors(&self) -> u32 {
         self.context.multiprocessors
+    }
+
+    /// Returns the compute capability: major and minor.
+    pub fn capability(&self) -> (u32, u32) {
+        self.context.capability
+    }
+
+    /// Returns the maximum dynamic shared memory of a block, in bytes.
+    pub fn shared_bytes(&self) -> u32 {
+        self.context.shared_bytes
     }
 
     /// Returns the address of three 64-bit words, at which kernels report an index out of range.

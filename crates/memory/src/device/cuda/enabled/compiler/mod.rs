@@ -2,6 +2,7 @@
 
 mod disk;
 mod nvrtc;
+mod resources;
 
 use std::sync::OnceLock;
 
@@ -11,6 +12,7 @@ use crate::error::Result;
 use disk::{CacheKey, DiskCache};
 use nvrtc::CompileTarget;
 use nvrtc::Nvrtc;
+pub use resources::KernelResources;
 
 #[derive(Debug)]
 pub(super) struct Compiler {
@@ -128,9 +130,57 @@ pub fn ptx_of(source: &KernelSource, architecture: i32) -> Option<String> {
     Some(String::from_utf8_lossy(&image).into_owned())
 }
 
+/// Returns the resources of `source`, compiled for this compute capability, if the compiler is
+/// installed. Needs no GPU. Only tests call this function.
+///
+/// # Panics
+///
+/// If `source` does not compile, or if the image cannot be read.
+pub fn resources_of(source: &KernelSource, capability: (u32, u32)) -> Option<KernelResources> {
+    if !has_compiler() {
+        println!("skipped: CACHESCOPE_NVRTC is not set");
+        return None;
+    }
+    let nvrtc = Nvrtc::load().unwrap();
+    let target = nvrtc.target(capability);
+    let image = nvrtc.compile(source, target, &target.options());
+    let image = image.unwrap_or_else(|error| panic!("{error}\n{}", source.text));
+    let resources = KernelResources::of(&image);
+    Some(resources.unwrap_or_else(|| panic!("{} has an unknown image", source.name)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn resources_of_a_kernel_are_read_from_its_image() {
+        let text = "extern \"C\" __global__ void kernel(float* at, int index) {
+            __shared__ float shared[256];
+            volatile float local[100];
+            for (int i = 0; i < 100; ++i) local[i] = at[i];
+            shared[threadIdx.x] = local[index];
+            __syncthreads();
+            at[threadIdx.x] = shared[255 - threadIdx.x];
+        }";
+        let source = KernelSource {
+            name: "an array".into(),
+            text: text.into(),
+        };
+        for capability in [(8, 0), (9, 0)] {
+            let Some(resources) = resources_of(&source, capability) else {
+                return;
+            };
+            assert_eq!(resources.local_bytes, 400, "{resources:?}");
+            assert!((8..64).contains(&resources.registers), "{resources:?}");
+            assert!(
+                (1024..=2048).contains(&resources.shared_bytes),
+                "{resources:?}"
+            );
+        }
+        assert_eq!(KernelResources::of(b"\x7fELF\x02"), None);
+        assert_eq!(KernelResources::of(b"ptx"), None);
+    }
 
     #[test]
     fn a_kernel_compiles_for_all_architectures() {
