@@ -38,3 +38,8 @@ extern "C" void emulator_barrier();
 extern "C" int emulator_barrier_reduce(int value, int kind);  // 0: count, 1: and, 2: or
 extern "C" unsigned long long emulator_exchange(int kind, unsigned mask, unsigned long long value,
                                                 unsigned source);
+
+// Asynchronous copies of a thread: 16 bytes, of which the first `bytes` come from global memory.
+extern "C" void emulator_copy(void* to, const void* from, unsigned bytes);
+extern "C" void emulator_end_copies();
+extern "C" void emulator_await_copies(unsigned later);

@@ -22,10 +22,20 @@ constexpr unsigned char FENCE_BYTE = 0x5C;
 
 enum State { READY, AT_BARRIER, AT_EXCHANGE, DONE };
 
+// An asynchronous copy that has not arrived.
+struct Copy {
+    void* to;
+    const void* from;
+    unsigned bytes;
+    unsigned group;
+};
+
 struct Fiber {
     void* stack_pointer;
     State state;
     unsigned long long result;
+    unsigned copy_groups;  // that ended
+    std::vector<Copy> copies;
 };
 
 // Lanes of a warp that exchange values under one mask.
@@ -45,6 +55,7 @@ struct Block {
     const char* failure;
     int counted, all, any;     // of this barrier's arrivals
     int results[3];            // of the last barrier
+    bool copies_at_once;
     Fiber fibers[MOST_THREADS];
     std::vector<Group> groups[MOST_THREADS / 32];
 };
@@ -154,6 +165,41 @@ EXPORT int emulator_barrier_reduce(int value, int kind) {
     return block->results[kind];
 }
 
+static void arrive(const Copy& copy) {
+    unsigned char words[16] = {};
+    if (copy.bytes) memcpy(words, copy.from, copy.bytes);
+    memcpy(copy.to, words, sizeof(words));
+}
+
+// A copy may arrive at once, or not before the thread waits. Both happen, in turn by launches.
+EXPORT void emulator_copy(void* to, const void* from, unsigned bytes) {
+    Fiber& fiber = block->fibers[block->current];
+    if ((Size)to % 16 || (bytes && (Size)from % 16) || bytes > 16) {
+        block->failure = "an asynchronous copy of more than 16 bytes, or at an address that is no multiple of 16";
+        suspend(block->current);
+    }
+    EmulatedTraffic* traffic = block->function->module->traffic;
+    if (traffic && (Size)from >= traffic->begin && (Size)from < traffic->end) traffic->bytes += bytes;
+    Copy copy = {to, from, bytes, fiber.copy_groups};
+    if (block->copies_at_once) arrive(copy);
+    else fiber.copies.push_back(copy);
+}
+
+EXPORT void emulator_end_copies() {
+    block->fibers[block->current].copy_groups += 1;
+}
+
+EXPORT void emulator_await_copies(unsigned later) {
+    Fiber& fiber = block->fibers[block->current];
+    auto awaited = [&](const Copy& copy) { return copy.group + later < fiber.copy_groups; };
+    Size kept = 0;
+    for (Size i = 0; i < fiber.copies.size(); ++i) {
+        if (awaited(fiber.copies[i])) arrive(fiber.copies[i]);
+        else fiber.copies[kept++] = fiber.copies[i];
+    }
+    fiber.copies.resize(kept);
+}
+
 static void complete(Group& group, unsigned first) {
     unsigned ballot = 0;
     for (unsigned lane = 0; lane < 32; ++lane)
@@ -221,6 +267,8 @@ static const char* run_fibers(unsigned direction) {
     for (unsigned i = 0; i < block->threads; ++i) {
         prepare(i);
         block->fibers[i].state = READY;
+        block->fibers[i].copy_groups = 0;
+        block->fibers[i].copies.clear();
     }
     for (auto& groups : block->groups) groups.clear();
     block->failure = nullptr;
@@ -329,6 +377,14 @@ static bool fence_stands(const KernelModule& code, unsigned shared_bytes) {
     return true;
 }
 
+static Size kernel_bytes = 0;  // guarded by the driver's lock
+
+// What kernels have read and written of the device, of those that were compiled to count it.
+EXPORT uint64_t emulator_kernel_bytes() {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    return kernel_bytes;
+}
+
 CUresult run_kernel(const Function& function, const unsigned grid[3], const unsigned dims[3], unsigned shared_bytes,
                     std::vector<unsigned char>& arguments) {
     static unsigned launches = 0;
@@ -346,6 +402,7 @@ CUresult run_kernel(const Function& function, const unsigned grid[3], const unsi
     block->function = &function;
     block->parameters = parameters.data();
     block->threads = dims[0] * dims[1] * dims[2];
+    block->copies_at_once = launches & 1;
     const char* failure = nullptr;
     auto run = [&] {
         *code.block_dim = {dims[0], dims[1], dims[2]};
@@ -371,6 +428,7 @@ CUresult run_kernel(const Function& function, const unsigned grid[3], const unsi
     arena_bounds(traffic->begin, traffic->end);
     traffic->bytes = 0;
     CUresult outcome = guarded(name.c_str(), run);
+    kernel_bytes += traffic->bytes;
     work_moves("device:kernel", traffic->bytes);
     if (outcome || failure)
         complain("%s: %s, in block (%u, %u, %u), thread (%u, %u, %u)", name.c_str(), failure ? failure : "stopped",

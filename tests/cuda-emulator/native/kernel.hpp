@@ -144,6 +144,22 @@ inline unsigned __match_any_sync(unsigned mask, T value) {
     return (unsigned)emulator_exchange(MATCH_WARP, mask, bits, 0);
 }
 
+// Returns what each lane of the warp passed, until the next call. All lanes must call it.
+template <class T>
+inline const T* __emulated_gather(const T& own) {
+    // Lanes may still read what they got from the last call, so two rooms alternate.
+    static T rooms[2][32][32];
+    static unsigned char calls[1024];
+    unsigned thread = threadIdx.x, parity = ++calls[thread] & 1;
+    T* room = rooms[parity][thread / 32];
+    __builtin_memcpy(&room[thread % 32], &own, sizeof(T));
+    __syncwarp();
+    return room;
+}
+inline void __emulated_copy(void* to, const void* from, unsigned bytes) { emulator_copy(to, from, bytes); }
+inline void __emulated_end_copies() { emulator_end_copies(); }
+inline void __emulated_await_copies(unsigned later) { emulator_await_copies(later); }
+
 // One fiber runs at a time, so plain code is atomic.
 #define EMULATED_ATOMIC(name, expression)                    \
     template <class T>                                       \

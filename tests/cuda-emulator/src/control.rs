@@ -190,6 +190,15 @@ impl Control {
         unsafe { spent(c_name(name).as_ptr()) }
     }
 
+    /// Returns the bytes of device memory that kernels have read and written. Only kernels that are
+    /// compiled while the clock runs are counted.
+    #[must_use]
+    pub fn kernel_bytes(&self) -> u64 {
+        let bytes = self.function::<unsafe extern "C" fn() -> u64>(c"emulator_kernel_bytes");
+        // SAFETY: the function has no parameters.
+        unsafe { bytes() }
+    }
+
     /// Returns the numbers of live objects.
     #[must_use]
     pub fn report(&self) -> Report {

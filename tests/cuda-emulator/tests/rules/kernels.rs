@@ -75,6 +75,55 @@ fn blocks_run_backwards_in_every_other_launch() {
     assert_eq!(orders, [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]]);
 }
 
+/// A thread reads the target of two copies before it waits, after it waits for the first, and after
+/// it waits for both. The second copy has eight bytes.
+#[test]
+fn a_copy_arrives_at_once_or_when_it_is_awaited() {
+    let device = Device::new();
+    let stream = device.stream();
+    let (from, seen) = (device.memory(32), device.memory(4 * 8));
+    let numbers: Vec<u32> = (1..9).collect();
+    // SAFETY: `from` and `numbers` have 32 bytes each.
+    ok(unsafe { sys::cuMemcpyHtoDAsync_v2(from, numbers.as_ptr().cast(), 32, stream) });
+    let kernel = device.kernel(
+        "extern \"C\" __global__ void kernel(const unsigned* from, unsigned* seen) {
+            __shared__ __align__(16) unsigned to[8];
+            for (int i = 0; i < 8; ++i) to[i] = 9;
+            __syncthreads();
+            __emulated_copy(to, from, 16);
+            __emulated_end_copies();
+            __emulated_copy(to + 4, from + 4, 8);
+            __emulated_end_copies();
+            seen[0] = to[0];
+            seen[1] = to[4];
+            __emulated_await_copies(1);
+            seen[2] = to[0];
+            seen[3] = to[4];
+            __emulated_await_copies(0);
+            for (int i = 0; i < 4; ++i) seen[4 + i] = to[4 + i];
+        }",
+    );
+    let mut all = [(); 2].map(|()| {
+        ok(device.launch(kernel, [1, 1, 0], &[from, seen], stream));
+        device.words(seen, 8, stream)
+    });
+    all.sort();
+    assert_eq!(all, [[1, 5, 1, 5, 5, 6, 0, 0], [9, 9, 1, 9, 5, 6, 0, 0]]);
+    let apart = device.kernel(
+        "extern \"C\" __global__ void kernel(const unsigned* from) {
+            __shared__ __align__(16) unsigned to[8];
+            __syncthreads();
+            __emulated_copy(to, from + 1, 16);
+        }",
+    );
+    let before = device.control.complaints();
+    ok(device.launch(apart, [1, 1, 0], &[from], stream));
+    // SAFETY: the stream is alive.
+    let outcome = unsafe { sys::cuStreamSynchronize(stream) };
+    assert_ne!(outcome, Code::CUDA_SUCCESS);
+    assert!(device.control.complaints() > before);
+}
+
 #[test]
 fn compiler_errors_are_reported() {
     let device = Device::new();
