@@ -14,6 +14,7 @@
 //! and `FillKernels` are generic. These constructors are evaluated at compile time.
 
 mod add;
+mod attention;
 mod code;
 mod compact;
 mod copy;
@@ -42,6 +43,7 @@ mod walk;
 mod workspace;
 
 pub(super) use add::{add_at, put_at};
+pub(super) use attention::{attended, gradients_of_attention};
 pub(super) use compact::{compacted, positions};
 pub(super) use copy::{copied, joined};
 pub(super) use evaluate::evaluate;

@@ -8,6 +8,7 @@ const CASTS: &str = include_str!("prelude/casts.cuh");
 const FUNCTIONS: &str = include_str!("prelude/functions.cuh");
 const COMPLEX: &str = include_str!("prelude/complex.cuh");
 const LITERALS: &str = include_str!("prelude/literals.cuh");
+const WARPS: &str = include_str!("prelude/warps.cuh");
 
 /// Returns the complete source of a kernel: the parts of the prelude that `text` uses, and `text`.
 /// Error messages contain `name`.
@@ -19,9 +20,13 @@ pub(super) fn source(name: String, text: &str) -> KernelSource {
     let literals = if has_literals { LITERALS } else { "" };
     let is_complex = ["c32", "c64"].iter().any(|word| text.contains(word));
     let complex = if is_complex { COMPLEX } else { "" };
+    let warps = if text.contains("cs_tile") { WARPS } else { "" };
+    let parts = [
+        TYPES, ARITHMETIC, CASTS, FUNCTIONS, complex, literals, warps, text,
+    ];
     KernelSource {
         name,
-        text: [TYPES, ARITHMETIC, CASTS, FUNCTIONS, complex, literals, text].concat(),
+        text: parts.concat(),
     }
 }
 

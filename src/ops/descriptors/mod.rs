@@ -1,6 +1,7 @@
 //! Descriptions of operations for the kernels of the host and of CUDA devices. The descriptions are
 //! plain data over shapes and layouts, such as the lanes of a reduction.
 
+mod attention;
 mod copies;
 #[cfg(feature = "linalg")]
 mod factorizations;
@@ -12,6 +13,7 @@ mod reduction;
 #[cfg(feature = "fft")]
 mod spectra;
 
+pub(super) use attention::AttentionSizes;
 pub(super) use cachescope_kernels::convolution::ConvLengths;
 pub(super) use cachescope_kernels::lanes::Lanes;
 pub(super) use cachescope_kernels::sort::{Direction, Side};

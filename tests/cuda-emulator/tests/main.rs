@@ -2,6 +2,7 @@
 //! separate process.
 
 mod along;
+mod attention;
 mod collectives;
 mod costs;
 mod device;
@@ -35,7 +36,7 @@ const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {
     Suite { name, runs }
 }
 
-static SUITES: [Suite; 15] = [
+static SUITES: [Suite; 16] = [
     suite("gpu_run", &[Run::host()]),
     // Each test has a separate, small device.
     suite(
@@ -53,6 +54,7 @@ static SUITES: [Suite; 15] = [
     suite("graph", &[CUDA]),
     suite("lending", &[CUDA]),
     suite("along", &[CUDA]),
+    suite("attention", &[CUDA]),
     suite("elementwise", &[CUDA]),
     suite("indexing", &[CUDA]),
     suite("products", &[CUDA]),

@@ -1,11 +1,12 @@
 //! The gradients of attention. The scores are recomputed block by block, so that memory never holds
 //! all scores (Dao et al., "FlashAttention", 2022).
 
-use super::{ScoreBlocks, Sizes, most_bytes, part, seen_keys, selection, weights};
-use crate::array::{AnyArray, Shape};
+use super::{ScoreBlocks, most_bytes, part, seen_keys, selection, weights};
+use crate::array::AnyArray;
 use crate::context::Timed;
 use crate::error::Result;
 use crate::ops::derivatives::zeros_on;
+use crate::ops::descriptors::AttentionSizes;
 
 /// The maximum size of a block's scores on the host, in bytes. The backward pass allocates three
 /// arrays of this size while other activations are still saved. So these arrays add to the peak
@@ -17,19 +18,15 @@ const SCORES_BYTES: usize = 1 << 20;
 #[track_caller]
 pub(super) fn of_operands(
     operands: [&AnyArray; 3],
+    sizes: &AttentionSizes,
     gradient: &AnyArray,
     causal: bool,
 ) -> Result<Vec<AnyArray>> {
-    let sizes = Sizes::of(operands)?;
     let [q, k, v] = operands;
     let (device, dtype, wide) = (q.device(), q.dtype, q.dtype.computed_in());
     let _timed = Timed::in_blocks(device);
-    let blocks = ScoreBlocks::of(&sizes, wide, causal, most_bytes(device, SCORES_BYTES));
-    let zeros = |rows: usize, width: usize| {
-        let heads = sizes.heads.dims().iter().copied();
-        let shape: Shape = heads.chain([rows, width]).collect();
-        zeros_on(device, &shape, wide)
-    };
+    let blocks = ScoreBlocks::of(sizes, wide, causal, most_bytes(device, SCORES_BYTES));
+    let zeros = |rows: usize, width: usize| zeros_on(device, &sizes.shape(rows, width), wide);
     let (rows, keys) = (sizes.queries, sizes.keys);
     let mut sum_q = zeros(rows, sizes.depth)?;
     let mut sum_k = zeros(keys, sizes.depth)?;
@@ -40,7 +37,7 @@ pub(super) fn of_operands(
     };
     for first in (0..blocks_of_queries).map(|block| block * blocks.queries) {
         let queries = first..rows.min(first + blocks.queries);
-        let (keys, hidden) = seen_keys(device, &sizes, queries.clone(), causal)?;
+        let (keys, hidden) = seen_keys(device, sizes, queries.clone(), causal)?;
         let mut heads = blocks.first(&sizes.heads);
         loop {
             let q = part(q, &heads, queries.clone())?;

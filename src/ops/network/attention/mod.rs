@@ -1,9 +1,11 @@
 //! Scaled dot-product attention.
 //!
 //! The scores of all heads are the largest array of a transformer's step. So the gradient rule of
-//! attention only saves the three operands. The rule computes the scores of each block again. On
-//! the host, each of the rule's three arrays for a block has at most 1 MiB.
+//! attention saves the three operands, and computes the scores again. CUDA devices have fused
+//! kernels that never store scores (`fused`). Otherwise, scores are stored in blocks. On the host,
+//! each of the rule's three arrays for a block has at most 1 MiB.
 
+mod fused;
 mod gradients;
 
 use std::ops::Range;
@@ -14,7 +16,8 @@ use smallvec::SmallVec;
 use crate::array::{AnyArray, Array, DType, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
 use crate::context::{Device, Timed};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{RuledOperation, work_of, zeros_on};
+use crate::ops::derivatives::{RuledOperation, is_any_tracked, work_of, zeros_on};
+use crate::ops::descriptors::AttentionSizes;
 use crate::ops::dispatch::same_device;
 use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::index::check_size;
@@ -23,7 +26,8 @@ use crate::ops::index::check_size;
 /// this size. The weights of a block have as many bytes as the scores. Larger blocks are not faster
 /// on the host.
 const SCORES_BYTES: usize = 4 << 20;
-/// The maximum size of a block's scores on a GPU, in bytes. A block must occupy the whole GPU.
+/// The maximum size of a block's scores on a GPU without fused kernels for the operands, in bytes.
+/// A block must occupy the whole GPU.
 const CUDA_SCORES_BYTES: usize = 32 << 20;
 
 /// Returns softmax(q kᵀ / √d) v, the attention of queries `q` to keys `k` with values `v`. The
@@ -33,16 +37,27 @@ const CUDA_SCORES_BYTES: usize = 32 << 20;
 /// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`. The leading axes
 /// index heads, and broadcast. The result has the shape `[.., lq, dv]`. If `causal` is set, the
 /// query `i` only attends to the keys `j <= i`. The mask begins at the first query and the first
-/// key, even if there are fewer keys than queries. PyTorch's `is_causal` has an equal mask. `f16`
-/// and `bf16` are computed in `f32`.
+/// key, even if there are fewer keys than queries. PyTorch's `is_causal` has an equal mask.
 ///
-/// The scores of all heads are never stored together. The computation is divided into blocks of
-/// heads, and of queries if one head has too many queries. The scores and weights of a block
-/// together have at most 64 MiB, unless a single query has more. The blocks do not depend on the
-/// threads or the free memory.
+/// The scores of all heads are never stored together:
+///
+/// - On a CUDA device, scores are never in memory, and the gradient saves 8 bytes per query beside
+///   the operands and the result. Sums and the softmax are in `f32`. Tensor cores multiply `f16`
+///   and `bf16`, and round the weights and their gradients to the operands' type first. `f32` is
+///   rounded only if [`DeviceConfig::tf32`](crate::DeviceConfig::tf32) allows it. Results are
+///   equal in every run. This holds for `f32`, and from compute capability 8.0 on for `f16` and
+///   `bf16`, if heads have at most 256 columns.
+/// - Otherwise, the computation is divided into blocks of heads, and of queries if one head has too
+///   many queries. The scores and weights of a block together have at most 64 MiB, unless a single
+///   query has more. `f16` and `bf16` are computed in `f32`. Second derivatives are computed in
+///   this way on every device. The blocks do not depend on the threads or the free memory.
+///
+/// If the heads of `q` lie inside of its rows in memory, so do the heads of the result on a CUDA
+/// device: then `swap_axes` and `reshape` join the heads without a copy.
 ///
 /// Vaswani et al., ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), 2017. The
-/// blocks of queries are as in Rabe and Staats, ["Self-attention Does Not Need O(n²)
+/// kernels are as in Dao, ["FlashAttention-2"](https://arxiv.org/abs/2307.08691), 2023, the blocks
+/// of queries as in Rabe and Staats, ["Self-attention Does Not Need O(n²)
 /// Memory"](https://arxiv.org/abs/2112.05682), 2021.
 ///
 /// # Examples
@@ -85,38 +100,70 @@ fn attend(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
     let keys = v.dims().iter().rev().nth(1).copied();
     let flops = work_of(&[4, q.len(), keys.unwrap_or(1)]);
     let step = RuledOperation::begin("attention", &operands)?.computed_by(flops, move |operands| {
-        attended([0, 1, 2].map(|at: usize| &operands[at]), causal)
+        let operands = [0, 1, 2].map(|at: usize| &operands[at]);
+        Ok(attended(operands, &sizes_of(operands)?, causal)?.0)
     });
-    let result = attended(operands, causal)?;
+    let sizes = sizes_of(operands)?;
+    let (result, softmax) = attended(operands, &sizes, causal)?;
+    let whole = result.share();
     Ok(step.finish(result, |saved| {
         let operands = operands.map(|operand| saved.save_releasable(operand));
+        let softmax = softmax.map(|softmax| {
+            let result = saved.save_releasable(&whole);
+            (result, saved.save_recomputed(&softmax))
+        });
         move |gradient: AnyArray| {
             let [q, k, v] = operands;
-            let operands = [q.fetch()?, k.fetch()?, v.fetch()?];
-            gradients::of_operands(operands.each_ref(), &gradient, causal)
+            let [q, k, v] = &[q.fetch()?, k.fetch()?, v.fetch()?];
+            match softmax {
+                // The products of blocks are tracked, and fused kernels are not.
+                Some((result, softmax)) if !is_any_tracked(&[q, k, v, &gradient])? => {
+                    let gradient = gradient.converted(q.dtype)?;
+                    let arrays = [q, k, v, &result.fetch()?, &softmax, &gradient];
+                    fused::gradients(arrays, &sizes, causal)
+                }
+                _ => gradients::of_operands([q, k, v], &sizes, &gradient, causal),
+            }
         }
     }))
 }
 
-/// Returns the attention, computed in the accumulation type.
+/// Returns the attention, computed in the accumulation type. If a fused kernel computed it, also
+/// returns the array that the kernel's gradients need.
 #[track_caller]
-fn attended(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
-    let sizes = Sizes::of(operands)?;
+fn attended(
+    operands: [&AnyArray; 3],
+    sizes: &AttentionSizes,
+    causal: bool,
+) -> Result<(AnyArray, Option<AnyArray>)> {
+    let shape = sizes.shape(sizes.queries, sizes.width);
+    check_size("attention", &shape, operands[0].dtype)?;
+    if shape.checked_len()? == 0 {
+        return Ok((operands[0].zeros(&shape)?, None));
+    }
+    if let Some([result, softmax]) = fused::attended(operands, sizes, causal)? {
+        return Ok((result, Some(softmax)));
+    }
+    Ok((attended_by_blocks(operands, sizes, causal)?, None))
+}
+
+/// Returns the attention, computed from blocks of scores.
+#[track_caller]
+fn attended_by_blocks(
+    operands: [&AnyArray; 3],
+    sizes: &AttentionSizes,
+    causal: bool,
+) -> Result<AnyArray> {
     let [q, k, v] = operands;
     let (device, dtype) = (q.device(), q.dtype);
     let _timed = Timed::in_blocks(device);
-    let shape = sizes.heads.dims().iter().copied();
-    let shape: Shape = shape.chain([sizes.queries, sizes.width]).collect();
-    check_size("attention", &shape, dtype)?;
-    if shape.checked_len()? == 0 {
-        return q.zeros(&shape);
-    }
+    let shape = sizes.shape(sizes.queries, sizes.width);
     let most = most_bytes(device, SCORES_BYTES);
-    let blocks = ScoreBlocks::of(&sizes, dtype.computed_in(), causal, most);
+    let blocks = ScoreBlocks::of(sizes, dtype.computed_in(), causal, most);
     let mut result = None;
     for first_query in (0..sizes.queries).step_by(blocks.queries) {
         let queries = first_query..sizes.queries.min(first_query + blocks.queries);
-        let (keys, mask) = seen_keys(device, &sizes, queries.clone(), causal)?;
+        let (keys, mask) = seen_keys(device, sizes, queries.clone(), causal)?;
         let mut heads = blocks.first(&sizes.heads);
         loop {
             let q = part(q, &heads, queries.clone())?;
@@ -147,7 +194,7 @@ fn attended(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
 #[track_caller]
 fn seen_keys(
     device: &Device,
-    sizes: &Sizes,
+    sizes: &AttentionSizes,
     queries: Range<usize>,
     causal: bool,
 ) -> Result<(Range<usize>, Option<Array<bool>>)> {
@@ -226,64 +273,47 @@ fn selection(heads: &[Range<usize>], rows: Range<usize>) -> SmallVec<[SliceInfoE
         .collect()
 }
 
-/// The lengths of the operands' axes.
-#[derive(Debug)]
-struct Sizes {
-    heads: Shape,
-    queries: usize,
-    keys: usize,
-    /// The width of queries and keys.
-    depth: usize,
-    /// The width of values.
-    width: usize,
-}
-
-impl Sizes {
-    fn scale(&self) -> f64 {
-        1.0 / (self.depth as f64).sqrt()
+/// Returns the sizes of `[q, k, v]`, which must fit.
+#[track_caller]
+fn sizes_of(operands: [&AnyArray; 3]) -> Result<AttentionSizes> {
+    let [q, k, v] = operands;
+    same_device("attention", ("q", q), ("k", k))?;
+    same_device("attention", ("q", q), ("v", v))?;
+    let shapes = operands.map(AnyArray::shape);
+    let ends = operands.map(|array| array.dims().last_chunk::<2>().copied());
+    let [
+        Some([queries, depth]),
+        Some([keys, others]),
+        Some([values, width]),
+    ] = ends
+    else {
+        return Err(mismatch(shapes, "expected at least two axes in each"));
+    };
+    if depth != others {
+        let why = format!(
+            "the last axis of q has length {depth}, the last axis of k has length {others}"
+        );
+        return Err(mismatch(shapes, &why));
     }
-
-    #[track_caller]
-    fn of(operands: [&AnyArray; 3]) -> Result<Self> {
-        let [q, k, v] = operands;
-        same_device("attention", ("q", q), ("k", k))?;
-        same_device("attention", ("q", q), ("v", v))?;
-        let shapes = operands.map(AnyArray::shape);
-        let ends = operands.map(|array| array.dims().last_chunk::<2>().copied());
-        let [
-            Some([queries, depth]),
-            Some([keys, others]),
-            Some([values, width]),
-        ] = ends
-        else {
-            return Err(mismatch(shapes, "expected at least two axes in each"));
-        };
-        if depth != others {
-            let why = format!(
-                "the last axis of q has length {depth}, the last axis of k has length {others}"
-            );
-            return Err(mismatch(shapes, &why));
-        }
-        if keys != values {
-            let why = format!("axis -2 of k has length {keys}, axis -2 of v has length {values}");
-            return Err(mismatch(shapes, &why));
-        }
-        let leading = operands.map(|array| Shape::from(&array.dims()[..array.layout.ndim() - 2]));
-        let [first, second, third] = &leading;
-        let Ok(heads) = broadcast_shapes("attention", &[first, second, third]) else {
-            let why = format!(
-                "the axes before the last two, {first}, {second} and {third}, do not broadcast"
-            );
-            return Err(mismatch(shapes, &why));
-        };
-        Ok(Self {
-            heads,
-            queries,
-            keys,
-            depth,
-            width,
-        })
+    if keys != values {
+        let why = format!("axis -2 of k has length {keys}, axis -2 of v has length {values}");
+        return Err(mismatch(shapes, &why));
     }
+    let leading = operands.map(|array| Shape::from(&array.dims()[..array.layout.ndim() - 2]));
+    let [first, second, third] = &leading;
+    let Ok(heads) = broadcast_shapes("attention", &[first, second, third]) else {
+        let why = format!(
+            "the axes before the last two, {first}, {second} and {third}, do not broadcast"
+        );
+        return Err(mismatch(shapes, &why));
+    };
+    Ok(AttentionSizes {
+        heads,
+        queries,
+        keys,
+        depth,
+        width,
+    })
 }
 
 #[cold]
@@ -305,7 +335,7 @@ struct ScoreBlocks {
 
 impl ScoreBlocks {
     /// Returns the size of blocks whose scores have the type `wide`.
-    fn of(sizes: &Sizes, wide: DType, causal: bool, most_bytes: usize) -> Self {
+    fn of(sizes: &AttentionSizes, wide: DType, causal: bool, most_bytes: usize) -> Self {
         let row_bytes = sizes.keys.saturating_mul(wide.size_bytes()).max(1);
         let fit = (most_bytes / row_bytes).max(1);
         // A causal mask divides queries into several blocks. Each block skips the keys after its
@@ -363,7 +393,7 @@ mod tests {
     use super::*;
 
     fn blocks(heads: &[usize], queries: usize, keys: usize) -> ScoreBlocks {
-        let sizes = Sizes {
+        let sizes = AttentionSizes {
             heads: heads.into(),
             queries,
             keys,

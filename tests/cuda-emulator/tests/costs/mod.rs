@@ -1,6 +1,7 @@
 //! Tests of the driver's memory calls and their cost on the emulator's virtual clock. The cost is
 //! simulated, and not measured on a GPU.
 
+mod attention;
 mod clock;
 mod growth;
 mod warm;

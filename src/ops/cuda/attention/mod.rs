@@ -1,0 +1,214 @@
+//! Fused attention: scores are computed by tiles, and never stored (Dao, ["FlashAttention-2: Faster
+//! Attention with Better Parallelism and Work Partitioning"](https://arxiv.org/abs/2307.08691),
+//! 2023).
+//!
+//! Tensor cores multiply `f16` and `bf16`, and `f32` if the device allows TF32. Otherwise, `f32` is
+//! multiplied by FMA. Sums and the softmax are in `f32`. No kernel uses atomics, so that two runs
+//! have equal bits.
+//!
+//! The backward pass has two kernels. The first kernel computes the gradient of the queries, one
+//! tile of queries per block. The second kernel computes the gradients of keys and values, one tile
+//! of keys per block. Both compute the scores again.
+
+mod layout;
+#[cfg(test)]
+mod tests;
+mod tiles;
+
+use smallvec::SmallVec;
+
+use super::memory::{address_of, computed, laid_out};
+use super::workspace::Workspace;
+use crate::array::{AnyArray, DType, Layout, MAX_RANK, Shape};
+use crate::device::DevicePtr;
+use crate::device::cuda::Cuda;
+use crate::error::Result;
+use crate::ops::descriptors::AttentionSizes;
+use crate::ops::order::CudaOrder;
+use layout::{AttentionArguments, Groups, Matrices};
+use tiles::{AttentionKernel, Pass, TileProducts};
+
+/// Returns whether kernels of this module compute attention with arrays of `dtype`, forward and
+/// backward.
+fn is_fused(gpu: &Cuda, dtype: DType, sizes: &AttentionSizes) -> bool {
+    let Some(products) = TileProducts::of(gpu, dtype) else {
+        return false;
+    };
+    // The kernels' lengths have 31 bits.
+    if i32::try_from(sizes.queries.max(sizes.keys)).is_err() {
+        return false;
+    }
+    let passes = [Pass::Forward, Pass::OfQueries, Pass::OfKeys, Pass::OfBoth];
+    let heads = sizes.head_count();
+    let is_possible = |pass| {
+        let kernel = AttentionKernel::new(pass, products, sizes)?;
+        (kernel.shared_bytes() <= gpu.shared_bytes()).then(|| kernel.blocks(heads, sizes))?
+    };
+    passes.into_iter().all(|pass| is_possible(pass).is_some())
+}
+
+/// Returns the attention of `[q, k, v]`, and the softmax of each query as an array of shape
+/// `[heads.., queries, 2]`: the largest score, and the inverse of the sum of exponentials. Returns
+/// `None` if no kernels compute this attention. There is at least one head, query, key and column.
+#[track_caller]
+pub(in crate::ops) fn attended(
+    order: CudaOrder<'_>,
+    operands: [&AnyArray; 3],
+    sizes: &AttentionSizes,
+    is_causal: bool,
+) -> Result<Option<[AnyArray; 2]>> {
+    let workspace = Workspace::new(order);
+    let [q, k, v] = operands;
+    if !is_fused(order.gpu, q.dtype, sizes) {
+        return Ok(None);
+    }
+    let layout = result_layout(q, sizes)?;
+    let mut softmax = None;
+    let result = laid_out(order.device, q.dtype, layout, |output| {
+        let matrices = [q, k, v].map(|array| Matrices::of(array.operand(), &sizes.heads));
+        let target = Matrices::new(output.address, &layout, q.dtype);
+        let shape = sizes.shape(sizes.queries, 2);
+        softmax = Some(computed(order.device, DType::F32, &shape, |rows| {
+            let [q, k, v] = &matrices;
+            let mut arguments = AttentionArguments::new(sizes, is_causal);
+            arguments.addresses([
+                q.address,
+                k.address,
+                v.address,
+                target.address,
+                rows.address,
+            ]);
+            arguments.heads([q, k, v, &target]);
+            arguments.steps([q, k, v, &target]);
+            let heads = sizes.head_count();
+            launch(
+                workspace,
+                Pass::Forward,
+                (heads, sizes),
+                &matrices,
+                arguments,
+            )
+        })?);
+        Ok(())
+    })?;
+    let softmax = softmax.expect("the result has elements");
+    Ok(Some([result, softmax]))
+}
+
+/// Returns the gradients of q, k and v. Their leading axes are the common axes that the operands
+/// broadcast to. An axis along which neither k nor v has several heads has length 1 in the
+/// gradients of k and v. `arrays` are these three arrays, the two results of [`attended`], and the
+/// gradient of the first result.
+#[track_caller]
+pub(in crate::ops) fn gradients_of_attention(
+    order: CudaOrder<'_>,
+    arrays: [&AnyArray; 6],
+    sizes: &AttentionSizes,
+    is_causal: bool,
+) -> Result<[AnyArray; 3]> {
+    let workspace = Workspace::new(order);
+    let [q, k, v, result, softmax, gradient] = arrays;
+    let of = |array: &AnyArray| Matrices::of(array.operand(), &sizes.heads);
+    let softmax = address_of(softmax.operand());
+    let (of_result, of_gradient) = (of(result), of(gradient));
+    let [of_q, of_k, of_v] = [q, k, v].map(of);
+    // The mean of the weights' gradient of each query, as two numbers of four bytes.
+    let scratch = workspace.allocate(sizes.head_count() * sizes.queries, 8)?;
+    let means = DevicePtr(scratch.address());
+    let read = [of_q, of_k, of_v, of_gradient];
+    let [q_address, k_address, v_address, of_gradient_address] = read.map(|own| own.address);
+
+    let heads = sizes.head_count();
+    let layout = Layout::contiguous(&sizes.shape(sizes.queries, sizes.depth))?;
+    let q_gradient = laid_out(order.device, q.dtype, layout, |output| {
+        let target = Matrices::new(output.address, &layout, q.dtype);
+        let mut arguments = AttentionArguments::new(sizes, is_causal);
+        arguments.addresses([q_address, k_address, v_address, of_result.address]);
+        arguments.addresses([of_gradient_address, softmax, means, target.address]);
+        let matrices = [&of_q, &of_k, &of_v, &of_result, &of_gradient, &target];
+        arguments.heads(matrices);
+        arguments.steps(matrices);
+        launch(workspace, Pass::OfQueries, (heads, sizes), &read, arguments)
+    })?;
+
+    let groups = Groups::of(&of_k, &of_v);
+    let shape = |width: usize| -> Shape {
+        let groups = groups.all.dims().iter().copied();
+        groups.chain([sizes.keys, width]).collect()
+    };
+    let k_layout = Layout::contiguous(&shape(sizes.depth))?;
+    let v_layout = Layout::contiguous(&shape(sizes.width))?;
+    let places = Matrices::of_queries(sizes);
+    let mut v_gradient = None;
+    let k_gradient = laid_out(order.device, q.dtype, k_layout, |k_output| {
+        v_gradient = Some(laid_out(order.device, q.dtype, v_layout, |v_output| {
+            let k_target = Matrices::new(k_output.address, &k_layout, q.dtype);
+            let v_target = Matrices::new(v_output.address, &v_layout, q.dtype);
+            for pass in Pass::of_keys_and_values(sizes) {
+                let mut arguments = AttentionArguments::new(sizes, is_causal);
+                arguments.addresses(read.map(|own| own.address));
+                arguments.addresses([softmax, means, k_target.address, v_target.address]);
+                arguments.groups(
+                    &groups,
+                    [
+                        &of_q,
+                        &of_k,
+                        &of_v,
+                        &of_gradient,
+                        &k_target,
+                        &v_target,
+                        &places,
+                    ],
+                    [&of_q, &of_gradient, &places],
+                );
+                arguments.steps([&of_q, &of_k, &of_v, &of_gradient, &k_target, &v_target]);
+                launch(workspace, *pass, (groups.count(), sizes), &read, arguments)?;
+            }
+            Ok(())
+        })?);
+        Ok(())
+    })?;
+    let v_gradient = v_gradient.expect("there are keys");
+    Ok([q_gradient, k_gradient, v_gradient])
+}
+
+/// Launches the kernel of a pass over `heads`. The kernel reads the matrices `read` by tiles.
+#[track_caller]
+fn launch(
+    workspace: Workspace<'_>,
+    pass: Pass,
+    (heads, sizes): (usize, &AttentionSizes),
+    read: &[Matrices],
+    arguments: AttentionArguments,
+) -> Result<()> {
+    let dtype = read[0].dtype;
+    let products = TileProducts::of(workspace.order.gpu, dtype);
+    let products = products.expect("the kernels multiply elements of this type");
+    let kernel = AttentionKernel::new(pass, products, sizes);
+    let kernel = kernel.expect("the kernels have tiles of this width");
+    let is_aligned = read.iter().all(Matrices::is_aligned);
+    let numbering = arguments.numbering();
+    let source = || kernel.source(numbering, is_aligned);
+    let blocks = kernel.blocks(heads, sizes);
+    let grid = kernel.grid(blocks.expect("the number of blocks was checked"));
+    let key = kernel.key(numbering, is_aligned);
+    workspace.launch(key, &source, grid, &arguments.finish())
+}
+
+/// Returns the layout of the result: row-major, or with heads inside of queries, if the queries of
+/// `q` have such a layout. In the second case, a layer joins the heads of the result without a
+/// copy.
+fn result_layout(q: &AnyArray, sizes: &AttentionSizes) -> Result<Layout> {
+    let shape = sizes.shape(sizes.queries, sizes.width);
+    let Some(axis) = q.layout.ndim().checked_sub(3) else {
+        return Layout::contiguous(&shape);
+    };
+    let (dims, strides) = (q.dims(), q.layout.strides());
+    let is_inside = dims[axis] > 1 && dims[axis + 1] > 1 && strides[axis] < strides[axis + 1];
+    if !is_inside || strides[axis] == 0 {
+        return Layout::contiguous(&shape);
+    }
+    let mut dims: SmallVec<[usize; MAX_RANK]> = shape.dims().into();
+    dims.swap(shape.ndim() - 2, shape.ndim() - 3);
+    Layout::contiguous(&Shape::from(&dims[..]))?.swap_axes(-2, -3)
+}

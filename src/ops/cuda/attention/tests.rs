@@ -1,0 +1,186 @@
+//! Tests of the tiles, and of compiled kernels. The tests need no device.
+
+use super::tiles::{AttentionKernel, Pass, TileProducts};
+use crate::array::Shape;
+use crate::ops::descriptors::AttentionSizes;
+
+const PASSES: [Pass; 5] = [
+    Pass::Forward,
+    Pass::OfQueries,
+    Pass::OfKeys,
+    Pass::OfValues,
+    Pass::OfBoth,
+];
+
+const PRODUCTS: [TileProducts; 4] = [
+    TileProducts::Fma,
+    TileProducts::Tf32,
+    TileProducts::F16,
+    TileProducts::Bf16,
+];
+
+fn sizes(depth: usize, width: usize) -> AttentionSizes {
+    AttentionSizes {
+        heads: Shape::from([2, 3]),
+        queries: 100,
+        keys: 200,
+        depth,
+        width,
+    }
+}
+
+/// Returns the passes that kernels for these sizes have.
+fn passes(sizes: &AttentionSizes) -> Vec<Pass> {
+    let first = [Pass::Forward, Pass::OfQueries];
+    first
+        .iter()
+        .chain(Pass::of_keys_and_values(sizes))
+        .copied()
+        .collect()
+}
+
+#[test]
+fn every_width_up_to_256_has_tiles_in_shared_memory() {
+    for width in [1, 31, 32, 33, 64, 65, 96, 128, 129, 192, 255, 256] {
+        let sizes = sizes(width, width);
+        for products in PRODUCTS {
+            for pass in PASSES {
+                let kernel = AttentionKernel::new(pass, products, &sizes).unwrap();
+                // The shared memory of a block on compute capability 8.0.
+                assert!(kernel.shared_bytes() <= 163 << 10, "{kernel:?}");
+            }
+        }
+    }
+    assert_eq!(
+        AttentionKernel::new(Pass::Forward, TileProducts::F16, &sizes(257, 8)),
+        None
+    );
+    assert_eq!(
+        AttentionKernel::new(Pass::Forward, TileProducts::F16, &sizes(8, 257)),
+        None
+    );
+}
+
+#[test]
+fn wide_heads_have_a_launch_for_keys_and_one_for_values() {
+    let of = |depth, width| Pass::of_keys_and_values(&sizes(depth, width));
+    assert_eq!(of(128, 97), [Pass::OfBoth]);
+    assert_eq!(of(129, 8), [Pass::OfKeys, Pass::OfValues]);
+    assert_eq!(of(8, 129), [Pass::OfKeys, Pass::OfValues]);
+}
+
+#[test]
+fn too_many_blocks_for_one_launch_are_no_launch() {
+    let mut many = sizes(64, 64);
+    let kernel = AttentionKernel::new(Pass::Forward, TileProducts::F16, &many).unwrap();
+    many.queries = 64;
+    assert_eq!(kernel.blocks(1 << 30, &many), Some(1 << 30));
+    many.queries = 65 + 64;
+    assert_eq!(kernel.blocks(1 << 30, &many), None);
+    assert_eq!(kernel.blocks(usize::MAX, &many), None);
+}
+
+#[cfg(feature = "cuda")]
+mod compiled {
+    use super::*;
+    use crate::device::cuda::{compile_for_all, ptx_of, resources_of};
+    use crate::ops::cuda::walk::Numbering;
+
+    fn numbering(rank: usize) -> Numbering {
+        Numbering::new(rank, usize::MAX)
+    }
+
+    /// The shared memory of a multiprocessor of compute capability 8.0 and 9.0, and the number of
+    /// its registers.
+    const SHARED_BYTES: [u32; 2] = [164 << 10, 228 << 10];
+    const REGISTERS: u32 = 1 << 16;
+
+    /// Kernels of tensor cores hold all sums in registers. A multiprocessor runs at least two
+    /// blocks of heads up to 128 columns, and one block of wider heads.
+    #[test]
+    fn tensor_cores_need_no_local_memory() {
+        for (width, products) in [
+            (64, TileProducts::F16),
+            (64, TileProducts::Bf16),
+            (96, TileProducts::Bf16),
+            (128, TileProducts::Bf16),
+            (256, TileProducts::Bf16),
+        ] {
+            let sizes = sizes(width, width);
+            for pass in passes(&sizes) {
+                let kernel = AttentionKernel::new(pass, products, &sizes).unwrap();
+                let source = kernel.source(numbering(1), true);
+                for (at, capability) in [(8, 0), (9, 0)].into_iter().enumerate() {
+                    let Some(resources) = resources_of(&source, capability) else {
+                        return;
+                    };
+                    let threads = kernel.grid(1).threads;
+                    let shared = kernel.shared_bytes() + 1024 + resources.shared_bytes as u32;
+                    let by_memory = SHARED_BYTES[at] / shared;
+                    let by_registers =
+                        REGISTERS / (resources.registers.next_multiple_of(8) * threads);
+                    let blocks = by_memory.min(by_registers);
+                    assert_eq!(resources.local_bytes, 0, "{kernel:?}: {resources:?}");
+                    let least = if width <= 128 { 2 } else { 1 };
+                    assert!(blocks >= least, "{kernel:?}: {resources:?}");
+                }
+            }
+        }
+    }
+
+    /// The products are instructions of tensor cores, their operands come from shared memory by
+    /// `ldmatrix`, and tiles by asynchronous copies.
+    #[test]
+    fn halves_are_multiplied_by_tensor_cores() {
+        let sizes = sizes(64, 64);
+        for (products, item) in [(TileProducts::F16, "f16"), (TileProducts::Bf16, "bf16")] {
+            for pass in PASSES {
+                let kernel = AttentionKernel::new(pass, products, &sizes).unwrap();
+                for architecture in [80, 90] {
+                    let Some(ptx) = ptx_of(&kernel.source(numbering(1), true), architecture) else {
+                        return;
+                    };
+                    let count = |text: &str| ptx.matches(text).count();
+                    let multiply =
+                        format!("mma.sync.aligned.m16n8k16.row.col.f32.{item}.{item}.f32");
+                    assert!(count(&multiply) >= 64, "{pass:?}: {ptx}");
+                    for other in ["ldmatrix.sync", ".x4.trans", "cp.async.cg.shared.global"] {
+                        assert!(count(other) > 0, "{pass:?} has no {other}");
+                    }
+                    // Operands are not converted. Weights are rounded, two at a time.
+                    let widened = format!("cvt.f32.{item}");
+                    let most = if pass == Pass::OfQueries { 2 } else { 0 };
+                    assert!(count(&widened) <= most, "{pass:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tf32_is_multiplied_by_tensor_cores() {
+        let sizes = sizes(64, 64);
+        for pass in PASSES {
+            let kernel = AttentionKernel::new(pass, TileProducts::Tf32, &sizes).unwrap();
+            let Some(ptx) = ptx_of(&kernel.source(numbering(1), true), 80) else {
+                return;
+            };
+            let multiply = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32";
+            assert!(ptx.matches(multiply).count() >= 64, "{pass:?}");
+        }
+    }
+
+    /// Kernels by FMA run on every architecture. The others compile for layouts of each rank, and
+    /// for rows that are not aligned.
+    #[test]
+    fn every_kernel_compiles() {
+        let sizes = sizes(96, 64);
+        for pass in passes(&sizes) {
+            let kernel = AttentionKernel::new(pass, TileProducts::Fma, &sizes).unwrap();
+            compile_for_all(&[kernel.source(numbering(3), true)]);
+            for products in [TileProducts::Tf32, TileProducts::Bf16, TileProducts::Fma] {
+                let kernel = AttentionKernel::new(pass, products, &sizes).unwrap();
+                resources_of(&kernel.source(numbering(9), false), (8, 0));
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Tests of the launches of fused attention, and of the bytes that its kernels read and write.
+
+use cachescope::grad::value_and_grad;
+use cachescope::{Array, Device, DeviceConfig, Result, attention};
+use half::bf16;
+
+use crate::costs::EmulatorLock;
+
+const HEADS: u64 = 2;
+const LENGTH: u64 = 256;
+const WIDTH: u64 = 64;
+/// The number of queries of a tile, and of keys of a tile.
+const TILE: u64 = 64;
+/// The bytes of an operand of one head.
+const MATRIX: u64 = LENGTH * WIDTH * 2;
+
+/// Returns the launches and products of `work`, and the bytes that its kernels read and write.
+fn of(lock: &EmulatorLock, device: &Device, work: &dyn Fn() -> Result<()>) -> Result<[u64; 3]> {
+    work()?; // Compiles the kernels.
+    let count = || {
+        device.synchronize()?;
+        let products = "cublasGemmStridedBatchedEx";
+        let calls = ["cuLaunchKernel", products].map(|name| lock.control.calls_of(name));
+        Result::Ok([calls[0], calls[1], lock.control.kernel_bytes()])
+    };
+    let before = count()?;
+    work()?;
+    let after = count()?;
+    Ok([0, 1, 2].map(|at| after[at] - before[at]))
+}
+
+/// A block reads its queries once, and all keys and values once.
+#[test]
+fn attention_reads_keys_and_values_once_per_tile_of_queries() -> Result<()> {
+    let lock = EmulatorLock::take();
+    let device = Device::cuda_with(0, DeviceConfig::default())?;
+    let _guard = device.enter();
+    let [q, k, v] = [0; 3].map(|_| Array::<bf16>::randn([2, 256, 64]));
+    let (q, k, v) = (q?, k?, v?);
+    let [launches, products, bytes] =
+        of(&lock, &device, &|| attention(&q, &k, &v, false).map(drop))?;
+    assert_eq!((launches, products), (1, 0));
+    // A query's softmax has 8 bytes.
+    let expected = HEADS * (MATRIX * (1 + 2 * LENGTH / TILE) + MATRIX + LENGTH * 8);
+    assert_eq!(bytes, expected);
+    // A causal attention reads half of the tiles, and those on the diagonal.
+    let [_, _, bytes] = of(&lock, &device, &|| attention(&q, &k, &v, true).map(drop))?;
+    let tiles = LENGTH / TILE * (LENGTH / TILE + 1) / 2;
+    let expected = HEADS * (MATRIX * 2 + 2 * tiles * TILE * WIDTH * 2 + LENGTH * 8);
+    assert_eq!(bytes, expected);
+    Ok(())
+}
+
+/// A gradient adds two launches to the launches of the loss, and no conversion.
+#[test]
+fn a_gradient_of_attention_has_two_more_launches() -> Result<()> {
+    let lock = EmulatorLock::take();
+    let device = Device::cuda_with(0, DeviceConfig::default())?;
+    let _guard = device.enter();
+    let of_operand = || Array::<bf16>::randn([2, 256, 64]);
+    let operands = (of_operand()?, of_operand()?, of_operand()?);
+    let [launches, products, bytes] = of(&lock, &device, &|| {
+        let gradients = value_and_grad(&operands, |(q, k, v)| attention(q, k, v, false)?.sum());
+        gradients.map(drop)
+    })?;
+    let [without, _, rest] = of(&lock, &device, &|| {
+        let loss = value_and_grad(&operands.0, |q| q.sum());
+        loss.map(drop)
+    })?;
+    assert_eq!((launches, products), (without + 3, 0));
+    let forward = MATRIX * (1 + 2 * LENGTH / TILE) + MATRIX + LENGTH * 8;
+    // The first pass of the gradient of the queries is left out, because no weight is nearly 1.
+    // Four threads read the softmax of a query.
+    let of_queries = MATRIX * (4 + 2 * LENGTH / TILE) + MATRIX + LENGTH * (4 * 8 + 8);
+    let of_keys = MATRIX * (2 + 2 * LENGTH / TILE) + 2 * MATRIX + LENGTH / TILE * LENGTH * 16;
+    assert_eq!(bytes - rest, HEADS * (forward + of_queries + of_keys));
+    Ok(())
+}
