@@ -15,6 +15,8 @@ use std::collections::hash_map::Entry;
 use std::panic::Location;
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use super::backward::{GradientSum, Gradients, Placer, Upstream};
 use super::evaluation::evaluate;
 use super::tape::{self, Tracked};
@@ -25,6 +27,7 @@ use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::graph::ExpressionGraph;
 
 use super::adding::{as_whole, copied, reduced};
+use super::distinct_parts::DistinctParts;
 use super::sum::ValueOfSum;
 use super::total::GlobalNorm;
 
@@ -208,6 +211,21 @@ impl Gradients {
         }
     }
 
+    /// Adds the contributions of a step to its operands. If the contributions are all parts of one
+    /// array, and the operands are the same parts of one value, adds the array.
+    #[track_caller]
+    pub(super) fn add_all(
+        &mut self,
+        contributions: SmallVec<[(Tracked, AnyArray); 3]>,
+    ) -> Result<()> {
+        if let Some((to, whole)) = joined(&contributions) {
+            drop(contributions);
+            return self.add(to, whole);
+        }
+        let mut contributions = contributions.into_iter();
+        contributions.try_for_each(|(to, contribution)| self.add(to, contribution))
+    }
+
     /// Adds a contribution. Its shape is the shape of `to`, or a shape that `to` broadcasts to. Its
     /// type is the value's type, or the type that a narrow value is computed in.
     #[track_caller]
@@ -246,6 +264,39 @@ impl Gradients {
         self.sums.insert(to.value, sum);
         Ok(())
     }
+}
+
+/// Returns the value and the array whose parts are `contributions`.
+fn joined(contributions: &[(Tracked, AnyArray)]) -> Option<(Tracked, AnyArray)> {
+    let [(first, array), _, ..] = contributions else {
+        return None;
+    };
+    let value = tape::with_value(first.value, |own| own.layout);
+    let whole = value.starting_at(0);
+    let mut parts = DistinctParts::default();
+    let mut count = 0;
+    for (to, own) in contributions {
+        let is_of_array = own.buffer.is_same(&array.buffer) && own.dtype == array.dtype;
+        if to.value != first.value || !is_of_array || own.layout.repeats() {
+            return None;
+        }
+        // An empty view may begin before the value.
+        let offset = to.layout.offset().checked_sub(value.offset())?;
+        let part = to.layout.starting_at(offset);
+        if own.layout != part {
+            return None;
+        }
+        count += part.len();
+        parts = parts.with(&part)?;
+    }
+    let is_whole = whole.is_contiguous() && count == whole.len();
+    is_whole.then(|| {
+        let to = Tracked {
+            layout: value,
+            ..*first
+        };
+        (to, array.viewed(whole))
+    })
 }
 
 #[track_caller]

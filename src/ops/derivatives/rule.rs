@@ -406,12 +406,8 @@ impl Backward for RuleStep {
         // memory.
         drop(pins);
         let contributions = rule.apply(upstream)?;
-        for (tracked, contribution) in tracked.into_iter().zip(contributions) {
-            if let (Some(tracked), Some(contribution)) = (tracked, contribution) {
-                gradients.add(tracked, contribution)?;
-            }
-        }
-        Ok(())
+        let contributions = tracked.into_iter().zip(contributions);
+        gradients.add_all(contributions.filter_map(|(to, own)| to.zip(own)).collect())
     }
 
     fn share(&self) -> Box<dyn Backward> {

@@ -159,6 +159,18 @@ EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Functio
     return SUCCESS;
 }
 
+// The launches of each kernel, guarded by the driver's lock.
+static std::map<std::string, uint64_t> launches;
+
+// Writes the name and the count of each kernel that was launched, a line each; returns the size of all lines.
+EXPORT uint64_t emulator_launches(char* text, uint64_t bytes) {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    std::string lines;
+    for (auto& [name, count] : launches) lines += name + " " + std::to_string(count) + "\n";
+    if (bytes) snprintf(text, bytes, "%s", lines.c_str());
+    return lines.size();
+}
+
 EXPORT CUresult cuLaunchKernel(Function* handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                                unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream* of,
                                void** parameters, void** extra) {
@@ -177,6 +189,7 @@ EXPORT CUresult cuLaunchKernel(Function* handle, unsigned grid_x, unsigned grid_
                  handle->name.c_str(), grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes);
         return INVALID_VALUE;
     }
+    launches[handle->name] += 1;
     // The values are read now, as the sizes of the kernel's own parameters say.
     std::vector<unsigned char> arguments;
     for (unsigned i = 0; i < handle->entry->count; ++i) {

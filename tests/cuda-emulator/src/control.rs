@@ -1,5 +1,6 @@
 //! The emulator's control functions for tests: counters, injected failures and the virtual clock.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use libloading::os::unix::{Library, RTLD_NOW, Symbol};
@@ -188,6 +189,24 @@ impl Control {
         let spent = self.function::<unsafe extern "C" fn(*const c_char) -> f64>(c"emulator_spent");
         // SAFETY: the name is NUL-terminated.
         unsafe { spent(c_name(name).as_ptr()) }
+    }
+
+    /// Returns the name of each kernel that was launched, and the number of its launches.
+    #[must_use]
+    pub fn launches(&self) -> BTreeMap<String, u64> {
+        type Read = unsafe extern "C" fn(*mut c_char, u64) -> u64;
+        let read = self.function::<Read>(c"emulator_launches");
+        // SAFETY: the function writes nothing to a buffer of 0 bytes.
+        let size = unsafe { read(std::ptr::null_mut(), 0) };
+        let mut text = vec![0u8; size as usize + 1];
+        // SAFETY: the buffer has the size that is passed.
+        unsafe { read(text.as_mut_ptr().cast(), text.len() as u64) };
+        let lines = String::from_utf8_lossy(&text);
+        let lines = lines.trim_end_matches('\0').lines();
+        let counts = lines.filter_map(|line| line.rsplit_once(' '));
+        let counts =
+            counts.filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)));
+        counts.collect()
     }
 
     /// Returns the bytes of device memory that kernels have read and written. Only kernels that are

@@ -15,11 +15,14 @@ mod layout;
 mod tests;
 mod tiles;
 
+use std::panic::Location;
+
 use smallvec::SmallVec;
 
-use super::memory::{address_of, computed, laid_out};
+use super::memory::{address_of, allocate_for, computed, laid_out};
 use super::workspace::Workspace;
 use crate::array::{AnyArray, DType, Layout, MAX_RANK, Shape};
+use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::cuda::Cuda;
 use crate::error::Result;
@@ -118,58 +121,107 @@ pub(in crate::ops) fn gradients_of_attention(
     let read = [of_q, of_k, of_v, of_gradient];
     let [q_address, k_address, v_address, of_gradient_address] = read.map(|own| own.address);
 
-    let heads = sizes.head_count();
-    let layout = Layout::contiguous(&sizes.shape(sizes.queries, sizes.depth))?;
-    let q_gradient = laid_out(order.device, q.dtype, layout, |output| {
-        let target = Matrices::new(output.address, &layout, q.dtype);
-        let mut arguments = AttentionArguments::new(sizes, is_causal);
-        arguments.addresses([q_address, k_address, v_address, of_result.address]);
-        arguments.addresses([of_gradient_address, softmax, means, target.address]);
-        let matrices = [&of_q, &of_k, &of_v, &of_result, &of_gradient, &target];
-        arguments.heads(matrices);
-        arguments.steps(matrices);
-        launch(workspace, Pass::OfQueries, (heads, sizes), &read, arguments)
-    })?;
-
     let groups = Groups::of(&of_k, &of_v);
-    let shape = |width: usize| -> Shape {
-        let groups = groups.all.dims().iter().copied();
-        groups.chain([sizes.keys, width]).collect()
-    };
-    let k_layout = Layout::contiguous(&shape(sizes.depth))?;
-    let v_layout = Layout::contiguous(&shape(sizes.width))?;
+    let targets = gradient_arrays(order.device, [q, k, v], sizes, &groups)?;
+    let [q_target, k_target, v_target] = targets.each_ref().map(|target| {
+        let address = DevicePtr(target.buffer.address());
+        Matrices::new(address, &target.layout, target.dtype)
+    });
+
+    let mut arguments = AttentionArguments::new(sizes, is_causal);
+    arguments.addresses([q_address, k_address, v_address, of_result.address]);
+    arguments.addresses([of_gradient_address, softmax, means, q_target.address]);
+    let matrices = [&of_q, &of_k, &of_v, &of_result, &of_gradient, &q_target];
+    arguments.heads(matrices);
+    arguments.steps(matrices);
+    let heads = sizes.head_count();
+    launch(workspace, Pass::OfQueries, (heads, sizes), &read, arguments)?;
+
     let places = Matrices::of_queries(sizes);
-    let mut v_gradient = None;
-    let k_gradient = laid_out(order.device, q.dtype, k_layout, |k_output| {
-        v_gradient = Some(laid_out(order.device, q.dtype, v_layout, |v_output| {
-            let k_target = Matrices::new(k_output.address, &k_layout, q.dtype);
-            let v_target = Matrices::new(v_output.address, &v_layout, q.dtype);
-            for pass in Pass::of_keys_and_values(sizes) {
-                let mut arguments = AttentionArguments::new(sizes, is_causal);
-                arguments.addresses(read.map(|own| own.address));
-                arguments.addresses([softmax, means, k_target.address, v_target.address]);
-                arguments.groups(
-                    &groups,
-                    [
-                        &of_q,
-                        &of_k,
-                        &of_v,
-                        &of_gradient,
-                        &k_target,
-                        &v_target,
-                        &places,
-                    ],
-                    [&of_q, &of_gradient, &places],
-                );
-                arguments.steps([&of_q, &of_k, &of_v, &of_gradient, &k_target, &v_target]);
-                launch(workspace, *pass, (groups.count(), sizes), &read, arguments)?;
-            }
-            Ok(())
-        })?);
-        Ok(())
-    })?;
-    let v_gradient = v_gradient.expect("there are keys");
-    Ok([q_gradient, k_gradient, v_gradient])
+    for pass in Pass::of_keys_and_values(sizes) {
+        let mut arguments = AttentionArguments::new(sizes, is_causal);
+        arguments.addresses(read.map(|own| own.address));
+        arguments.addresses([softmax, means, k_target.address, v_target.address]);
+        let matrices = [&of_q, &of_k, &of_v, &of_gradient, &k_target, &v_target];
+        let [q, k, v, gradient, of_k, of_v] = matrices;
+        arguments.groups(
+            &groups,
+            [q, k, v, gradient, of_k, of_v, &places],
+            [q, gradient, &places],
+        );
+        arguments.steps(matrices);
+        launch(workspace, *pass, (groups.count(), sizes), &read, arguments)?;
+    }
+    Ok(targets)
+}
+
+/// Allocates the gradients of `operands`. If the operands are parts of one array without gaps, so
+/// are the gradients, and no copy has to join them.
+#[track_caller]
+fn gradient_arrays(
+    device: &Device,
+    operands: [&AnyArray; 3],
+    sizes: &AttentionSizes,
+    groups: &Groups,
+) -> Result<[AnyArray; 3]> {
+    let dtype = operands[0].dtype;
+    let call_site = Location::caller();
+    let allocate = |layout: &Layout| {
+        let (buffer, _) = allocate_for(device, layout, dtype.size_bytes(), call_site)?;
+        Result::Ok(buffer)
+    };
+    if let Some((whole, parts)) = parts_of_one(operands) {
+        let buffer = allocate(&whole)?;
+        return Ok(parts.map(|layout| AnyArray::new(buffer.share(), layout, dtype)));
+    }
+    let of = |heads: &Shape, rows: usize, columns: usize| {
+        let lengths = heads.dims().iter().copied();
+        let layout = Layout::contiguous(&lengths.chain([rows, columns]).collect())?;
+        Ok(AnyArray::new(allocate(&layout)?, layout, dtype))
+    };
+    Ok([
+        of(&sizes.heads, sizes.queries, sizes.depth)?,
+        of(&groups.all, sizes.keys, sizes.depth)?,
+        of(&groups.all, sizes.keys, sizes.width)?,
+    ])
+}
+
+/// Returns the layout of a tracked array, and the layouts of the operands in it, if the operands are
+/// three parts of the array at equal distances, and the array has no other elements.
+fn parts_of_one(operands: [&AnyArray; 3]) -> Option<(Layout, [Layout; 3])> {
+    let [q, k, v] = operands;
+    let (shape, strides) = (q.shape(), q.layout.strides());
+    // Gradients of separate variables must not share memory.
+    let value_id = q.buffer.value_id();
+    let is_like_q = |other: &AnyArray| {
+        let (buffer, layout) = (&other.buffer, &other.layout);
+        buffer.is_same(&q.buffer)
+            && buffer.value_id() == value_id
+            && layout.shape() == shape
+            && layout.strides() == strides
+    };
+    if value_id.is_none() || !is_like_q(k) || !is_like_q(v) || shape.ndim() == MAX_RANK {
+        return None;
+    }
+    let offsets = operands.map(|operand| operand.layout.offset());
+    let step = offsets[1].checked_sub(offsets[0])?;
+    if offsets[2].checked_sub(offsets[1])? != step || strides.iter().any(|&stride| stride < 0) {
+        return None;
+    }
+    let lengths: Shape = shape.dims().iter().copied().chain([3]).collect();
+    let strides: SmallVec<[isize; MAX_RANK]> =
+        strides.iter().copied().chain([step as isize]).collect();
+    let joint = Layout::strided(&lengths, &strides).ok()?;
+    let (_, highest) = joint.bounds()?;
+    if joint.repeats() || highest + 1 != joint.len() {
+        return None;
+    }
+    let whole = Layout::row_major(&Shape::from(joint.len()));
+    let parts = operands.map(|operand| {
+        let layout = &operand.layout;
+        layout.starting_at(layout.offset() - offsets[0])
+    });
+    Some((whole, parts))
 }
 
 /// Launches the kernel of a pass over `heads`. The kernel reads the matrices `read` by tiles.

@@ -101,12 +101,18 @@ fn attend(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
     let flops = work_of(&[4, q.len(), keys.unwrap_or(1)]);
     let step = RuledOperation::begin("attention", &operands)?.computed_by(flops, move |operands| {
         let operands = [0, 1, 2].map(|at: usize| &operands[at]);
-        Ok(attended(operands, &sizes_of(operands)?, causal)?.0)
+        let (result, _) = attended(operands, &sizes_of(operands)?, causal)?;
+        let is_inside = !result.layout.is_contiguous();
+        with_heads_inside(result, is_inside)
     });
     let sizes = sizes_of(operands)?;
     let (result, softmax) = attended(operands, &sizes, causal)?;
-    let whole = result.share();
-    Ok(step.finish(result, |saved| {
+    // A tracked value is row-major. So the value has its heads inside of its rows, if the result
+    // has, and the result is a view.
+    let is_inside = !result.layout.is_contiguous();
+    let value = with_heads_inside(result, is_inside)?;
+    let whole = value.share();
+    let value = step.finish(value, |saved| {
         let operands = operands.map(|operand| saved.save_releasable(operand));
         let softmax = softmax.map(|softmax| {
             let result = saved.save_releasable(&whole);
@@ -115,17 +121,29 @@ fn attend(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
         move |gradient: AnyArray| {
             let [q, k, v] = operands;
             let [q, k, v] = &[q.fetch()?, k.fetch()?, v.fetch()?];
+            let gradient = with_heads_inside(gradient, is_inside)?;
             match softmax {
                 // The products of blocks are tracked, and fused kernels are not.
                 Some((result, softmax)) if !is_any_tracked(&[q, k, v, &gradient])? => {
+                    let result = with_heads_inside(result.fetch()?, is_inside)?;
                     let gradient = gradient.converted(q.dtype)?;
-                    let arrays = [q, k, v, &result.fetch()?, &softmax, &gradient];
+                    let arrays = [q, k, v, &result, &softmax, &gradient];
                     fused::gradients(arrays, &sizes, causal)
                 }
                 _ => gradients::of_operands([q, k, v], &sizes, &gradient, causal),
             }
         }
-    }))
+    });
+    with_heads_inside(value, is_inside)
+}
+
+/// If `is_inside`, exchanges the axis of rows and the axis of heads before it.
+#[track_caller]
+fn with_heads_inside(array: AnyArray, is_inside: bool) -> Result<AnyArray> {
+    match is_inside {
+        false => Ok(array),
+        true => Ok(array.viewed(array.layout.swap_axes(-2, -3)?)),
+    }
 }
 
 /// Returns the attention, computed in the accumulation type. If a fused kernel computed it, also

@@ -126,11 +126,10 @@ impl SavedGroups {
         let along = (mean_of(&products)?.lazy() * own).eval()?;
         let factor = (weight.clone() * scale.lazy()).eval()?;
         let rest = centred.mul_add(along.lazy(), shift.lazy());
-        let narrowed = |wide: AnyLazy| wide.cast(x.dtype).eval();
-        let of_x = narrowed(gradient.mul_add(factor.lazy(), rest))?;
+        let of_x = gradient.mul_add(factor.lazy(), rest).cast(x.dtype).eval()?;
+        // The sums are rounded when the gradients are taken, if the weight was not converted.
         let of_channels = |sums: &AnyArray| -> Result<AnyArray> {
-            let sum = sums.lazy().sum_axis(0)?.reshape(&(groups * each).into())?;
-            narrowed(sum.lazy())
+            sums.lazy().sum_axis(0)?.reshape(&(groups * each).into())
         };
         let of_x = of_x.reshape(x.shape())?;
         Ok(vec![of_x, of_channels(&products)?, of_channels(&sums)?])

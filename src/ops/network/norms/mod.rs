@@ -213,12 +213,12 @@ impl NormalizedRows {
             }
             None => normal.clone() * along,
         };
-        let narrowed = |wide: AnyLazy| wide.cast(dtype).eval();
-        let of_x = narrowed(scaled.mul_add(scale.lazy(), rest))?;
-        let of_weight = (gradient.clone() * normal).sum_axis(0)?.lazy();
-        let mut gradients = vec![of_x.reshape(&own)?, narrowed(of_weight)?];
+        let of_x = scaled.mul_add(scale.lazy(), rest).cast(dtype).eval()?;
+        // The sums are rounded when the gradients are taken, if the weight was not converted.
+        let of_weight = (gradient.clone() * normal).sum_axis(0)?;
+        let mut gradients = vec![of_x.reshape(&own)?, of_weight];
         if mean.is_some() {
-            gradients.push(narrowed(gradient.sum_axis(0)?.lazy())?);
+            gradients.push(gradient.sum_axis(0)?);
         }
         Ok(gradients)
     }

@@ -1,6 +1,7 @@
 //! Tests of the launches of fused attention, and of the bytes that its kernels read and write.
 
 use cachescope::grad::value_and_grad;
+use cachescope::ndarray::s;
 use cachescope::{Array, Device, DeviceConfig, Result, attention};
 use half::bf16;
 
@@ -74,5 +75,42 @@ fn a_gradient_of_attention_has_two_more_launches() -> Result<()> {
     let of_queries = MATRIX * (4 + 2 * LENGTH / TILE) + MATRIX + LENGTH * (4 * 8 + 8);
     let of_keys = MATRIX * (2 + 2 * LENGTH / TILE) + 2 * MATRIX + LENGTH / TILE * LENGTH * 16;
     assert_eq!(bytes - rest, HEADS * (forward + of_queries + of_keys));
+    Ok(())
+}
+
+/// The gradients of three parts of one array are written to one array, without a launch that joins
+/// them.
+#[test]
+fn gradients_of_parts_are_written_to_one_array() -> Result<()> {
+    let lock = EmulatorLock::take();
+    let device = Device::cuda_with(0, DeviceConfig::default())?;
+    let _guard = device.enter();
+    let joint = Array::<bf16>::randn([2, 40, 3, 2, 64])?;
+    let of_parts = |joint: &Array<bf16>| {
+        let part = |at: usize| joint.slice(s![.., .., at, .., ..])?.swap_axes(1, 2);
+        attention(&part(0)?, &part(1)?, &part(2)?, true)?.sum()
+    };
+    let [launches, _, _] = of(&lock, &device, &|| {
+        value_and_grad(&joint, of_parts).map(drop)
+    })?;
+    // The result, its sum, the gradient of the sum, and the two kernels of the gradient.
+    assert_eq!(launches, 5);
+    let (_, gradient) = value_and_grad(&joint, of_parts)?;
+    let host = Device::host();
+    let wide = joint.to_device(&host)?.cast::<f64>().eval()?;
+    let (_, expected) = value_and_grad(&wide, |joint| {
+        let part = |at: usize| joint.slice(s![.., .., at, .., ..])?.swap_axes(1, 2);
+        attention(&part(0)?, &part(1)?, &part(2)?, true)?.sum()
+    })?;
+    let expected = expected.to_vec()?;
+    let largest = expected
+        .iter()
+        .fold(0.0, |most: f64, own| most.max(own.abs()));
+    for (own, expected) in gradient.to_vec()?.iter().zip(&expected) {
+        assert!(
+            (own.to_f64() - expected).abs() < 0.02 * largest,
+            "{own}, {expected}"
+        );
+    }
     Ok(())
 }

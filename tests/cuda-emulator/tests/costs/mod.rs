@@ -4,6 +4,7 @@
 mod attention;
 mod clock;
 mod growth;
+mod half;
 mod warm;
 
 use std::path::Path;
