@@ -18,7 +18,7 @@ With `CHECKPOINT=1`, each block of the GPT, and each convolution of the CNN with
 `torch.utils.checkpoint`: the backward pass runs it again.
 
 With `DEVICE=cuda` the networks are on a GPU. Then there is one row, `torch_cuda`, whose peak and growth are those that
-`torch.cuda` counts, and one case more, a GPT of GPT-2's depth and width.
+`torch.cuda` counts, and one case more, a GPT of GPT-2's depth and width. `tests/gpu` trains the networks in half precision, and GPT-2 itself.
 
 Attention is `F.scaled_dot_product_attention`, whose kernel for the processor never has all scores. Optimizer: `torch.optim.AdamW`
 as its defaults are.
@@ -48,10 +48,13 @@ torch.backends.cudnn.allow_tf32 = False
 
 # Steps, and layers, width, heads, length, batch.
 GPTS = {"small": (20, 2, 128, 4, 128, 8), "medium": (10, 4, 256, 8, 256, 4), "large": (7, 6, 384, 6, 256, 8),
-        "gpt2": (12, 12, 768, 12, 512, 8)}
+        "gpt2": (12, 12, 768, 12, 512, 8), "tiny": (5, 1, 64, 2, 16, 2)}
 # Steps, and channels, batch.
-CNNS = {"small": (20, 16, 64), "medium": (10, 32, 128), "large": (7, 64, 256)}
-CASES = {"gpt": GPTS, "cnn": CNNS}
+CNNS = {"small": (20, 16, 64), "medium": (10, 32, 128), "large": (7, 64, 256), "tiny": (5, 2, 4)}
+# GPT-2 with 124 million parameters: as a GPT, and vocabulary, a head that is the embedding. For a GPU.
+GPT2S = {size: (12, 12, 768, 12, 1024, int(size), 50257, True) for size in ("8", "16", "64")}
+GPT2S["tiny"] = (5, 1, 64, 2, 16, 2, 256, True)
+CASES = {"gpt": GPTS, "cnn": CNNS, "gpt2": GPT2S}
 VOCABULARY, CLASSES, SIDE, FEATURES = 256, 10, 28, 128
 EMBEDDED = np.float32(0.05)
 WARM_UP, SETTLED, TOLD, LONG_SECONDS = 2, 3, 3, 5.0
@@ -124,14 +127,14 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    def __init__(self, values, layers, width, heads, length, batch):
+    def __init__(self, values, layers, width, heads, length, batch, vocabulary=VOCABULARY, tied=False):
         super().__init__()
-        self.tokens = values.embedding(VOCABULARY, width)
+        self.tokens = values.embedding(vocabulary, width)
         self.positions = values.embedding(length, width)
         self.blocks = nn.Sequential(*[Block(values, width, heads) for _ in range(layers)])
         self.last = nn.LayerNorm(width)
-        self.head = values.fill(nn.Linear(width, VOCABULARY, bias=False))
-        text = values.below((batch, length + 1), VOCABULARY)
+        self.head = None if tied else values.fill(nn.Linear(width, vocabulary, bias=False))
+        text = values.below((batch, length + 1), vocabulary)
         self.inputs, self.targets = text[:, :-1].contiguous(), text[:, 1:].reshape(-1)
         self.places = torch.arange(length)
 
@@ -139,7 +142,8 @@ class Gpt(nn.Module):
         x = self.tokens(self.inputs) + self.positions(self.places)
         for block in self.blocks:
             x = layer(block, x)
-        logits = self.head(self.last(x))
+        x = self.last(x)
+        logits = self.head(x) if self.head else F.linear(x, self.tokens.weight)
         return F.cross_entropy(logits.flatten(0, 1), self.targets)
 
 
@@ -162,9 +166,12 @@ class Cnn(nn.Module):
         return F.cross_entropy(self.classes(x), self.targets)
 
 
+NETWORKS = {"gpt": Gpt, "cnn": Cnn, "gpt2": Gpt}
+
+
 def start(network, sizes):
     """A network with its optimizer and its inputs; returned is what does one step and tells the loss before it."""
-    trained = {"gpt": Gpt, "cnn": Cnn}[network](Values(), *sizes)
+    trained = NETWORKS[network](Values(), *sizes)
     optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-3, weight_decay=0.01)
 
     def step():
@@ -179,7 +186,7 @@ def start(network, sizes):
 
 def warm(network):
     """Trains a network of almost no size, for most of what is loaded and imported by the first step of a process."""
-    start(network, {"gpt": (1, 8, 1, 4, 1), "cnn": (1, 1)}[network])()
+    start(network, {"cnn": (1, 1)}.get(network, (1, 8, 1, 4, 1)))()
 
 
 def status_bytes(name):
@@ -287,7 +294,7 @@ def main():
             for network, sizes in CASES.items():
                 for size in sizes:
                     # The processor would take a minute a step.
-                    if size != "gpt2" or DEVICE == "cuda":
+                    if network != "gpt2" and size != "tiny" and (size != "gpt2" or DEVICE == "cuda"):
                         train(network, size)
         case _:
             sys.exit("usage: training.py all | training.py torch [NETWORK SIZE]")

@@ -43,6 +43,9 @@ pub fn start(
         values,
         vars: Vec::new(),
     };
+    if let Network::Gpt(Gpt { tied: true, .. }) = network {
+        return Err("candle: no network with a tied head".into());
+    }
     Ok(match network {
         Network::Gpt(gpt) => Box::new(trained(Text::new(gpt, &mut parameters)?, parameters)?),
         Network::Cnn(cnn) => Box::new(trained(Images::new(cnn, &mut parameters)?, parameters)?),

@@ -20,6 +20,7 @@ mod cachescope;
 mod candle;
 mod cases;
 mod measure;
+mod networks;
 mod values;
 
 use std::alloc::System;
@@ -35,10 +36,11 @@ use measure::{Error, Framework, measure};
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
 /// The frameworks, each with a function that starts a training run.
-const FRAMEWORKS: [Framework; 6] = [
+const FRAMEWORKS: [Framework; 7] = [
     ("candle", candle::start),
     ("cachescope", cachescope::start),
     ("cachescope-plan", cachescope::start_planned),
+    ("cachescope-bf16", cachescope::start_bf16),
     ("cachescope-75", cachescope::start_75),
     ("cachescope-50", cachescope::start_50),
     ("cachescope-33", cachescope::start_33),
