@@ -1,6 +1,7 @@
-//! Tests of the script that runs the tests on a real GPU. The test programs are stubs that only
-//! return an outcome.
+//! Tests of the script that runs the tests and benchmarks on a real GPU. The test programs are
+//! stubs that only return an outcome. The benchmark W10 runs on the emulated device.
 
+use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,18 @@ case "$*" in
     "--exact pools::first" | "--exact pools::last") echo "test result: ok. 1 passed" ;;
     *) echo "test breaking ... FAILED"; echo "the device is unusable in this process: restart it"; exit 101 ;;
 esac
+"#;
+
+/// A suite of graphs that fails on the GPU, and reports whether exceptions are recorded.
+const ILLEGAL: &str = r#"#!/bin/bash
+echo "CUDA_ERROR_ILLEGAL_ADDRESS, recorded: ${CUDA_ENABLE_COREDUMP_ON_EXCEPTION:-0}"
+exit 101
+"#;
+
+/// A compute-sanitizer that finds an error.
+const SANITIZER: &str = r#"#!/bin/bash
+echo "========= ERROR SUMMARY: 1 error"
+exit 1
 "#;
 
 /// Returns an executable with the given suites, each with two modules.
@@ -39,7 +52,7 @@ impl Folder {
     fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = fs::remove_dir_all(&path);
-        for inner in ["deps", "examples", "data"] {
+        for inner in ["deps", "examples", "lib", "data"] {
             fs::create_dir_all(path.join(inner)).unwrap();
         }
         let folder = Self(path);
@@ -70,7 +83,13 @@ impl Folder {
 
     /// Runs the suites. Returns whether all of them succeeded, and the output.
     fn run(&self) -> (bool, String) {
-        let names = ["deps", "examples"].map(|inner| {
+        let (status, said) = self.run_parts("suites");
+        (status == 0, said)
+    }
+
+    /// Runs a part or a load with the small shapes. Returns the exit status, and the output.
+    fn run_parts(&self, part: &str) -> (i32, String) {
+        let names = ["deps", "examples", "lib"].map(|inner| {
             let files = fs::read_dir(self.0.join(inner)).unwrap();
             let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
             names
@@ -85,14 +104,50 @@ impl Folder {
         let output = Command::new("bash")
             .arg(script)
             .arg(&self.0)
-            .arg("suites")
+            .arg(part)
             .env("OUT", self.0.join("out"))
+            .env("CUDA_HOME", self.0.join("cuda"))
+            .env("TINY", "1")
+            .env("PYTHONDONTWRITEBYTECODE", "1")
             .env_remove("RUST_TEST_THREADS")
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        (output.status.success(), said)
+        (output.status.code().unwrap(), said)
     }
+}
+
+/// Builds the benchmark W10 like the workspace's tests, and returns its path.
+fn build_w10() -> String {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--locked", "--workspace", "--bench", "w10"]);
+    command.arg("--message-format=json");
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = command.current_dir(root).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let paths = messages.split("\"executable\":\"").skip(1);
+    let mut paths = paths.filter_map(|rest| rest.split('"').next());
+    let is_w10 = |path: &&str| path.contains("/w10-");
+    paths.find(is_w10).expect("w10 was built").to_owned()
+}
+
+/// Returns a script that runs a program on the emulated device, or `None` without a compiler.
+fn on_emulator(program: &str) -> Option<String> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let command = cuda_emulator::command_on_cuda(Path::new(program), target)?;
+    let mut script = "#!/bin/bash\n".to_owned();
+    for (name, value) in command.get_envs() {
+        if let (Some(name), Some(value)) = (name.to_str(), value.and_then(|value| value.to_str())) {
+            writeln!(script, "export {name}='{value}'").unwrap();
+        }
+    }
+    writeln!(script, "exec '{program}' \"$@\"").unwrap();
+    Some(script)
 }
 
 #[track_caller]
@@ -142,4 +197,62 @@ fn a_suite_whose_context_breaks_runs_again_test_by_test() {
     says(&said, "FAILED   pools pools::breaking");
     says(&said, "ok       pools pools::last");
     assert!(!said.contains("AGAIN    scopes"), "{said}");
+}
+
+/// A later call begins with the missing results, in the order of the loads.
+#[test]
+fn the_whole_kit_runs_on_the_emulated_device() {
+    let Some(script) = on_emulator(&build_w10()) else {
+        return;
+    };
+    let folder = Folder::new("gpu-run-kit");
+    folder.program("deps/w10", &script, 0o755);
+    folder.program("lib/libcachescope_capi.so", "", 0o755);
+    let (status, said) = folder.run_parts("next");
+    assert_eq!(status, 3, "{said}");
+    assert!(said.starts_with("torch "), "{said}");
+    says(&said, "next: load1");
+    says(&said, "ok       defect: ");
+    says(
+        &said,
+        "ok       own attention bf16,64,64,causal: forward_ms ",
+    );
+    says(&said, "ok       own attention f32,32,64,full: forward_ms ");
+    says(&said, "NOT RUN  attention: 4 of 6 rows: no PyTorch");
+    let (status, said) = folder.run_parts("next");
+    assert_eq!(status, 3, "{said}");
+    says(&said, "next: load2");
+    says(&said, "ok       own train gpt tiny bf16 recycle: step_ms ");
+    says(&said, "ok       own train gpt tiny bf16 plan: step_ms ");
+    says(&said, "ok       own train gpt tiny tf32 graph: step_ms ");
+    let (status, said) = folder.run_parts("next");
+    assert_eq!(status, 3, "{said}");
+    says(&said, "next: load3");
+    says(&said, "ok       own train gpt2 tiny bf16 graph: step_ms ");
+    says(&said, "NOT RUN  allocators: torch: ");
+    says(&said, "NOT RUN  compiled: 1 of 1 rows: no PyTorch");
+    let (status, said) = folder.run_parts("next");
+    assert_eq!(status, 0, "{said}");
+    says(&said, "next: suites");
+    let (_, said) = folder.run_parts("load1");
+    says(&said, "ok       defect, in an earlier call");
+    let stored = fs::read_to_string(folder.0.join("out/halves.md")).unwrap();
+    says(&stored, "| bf16, 64, 64, causal |");
+    says(&stored, "| gpt2 tiny, bf16 |");
+}
+
+#[test]
+fn a_defect_of_several_processes_runs_again_for_its_name() {
+    let folder = Folder::new("gpu-run-defect");
+    folder.program("deps/emulated", ILLEGAL, 0o755);
+    fs::create_dir_all(folder.0.join("cuda/bin")).unwrap();
+    folder.program("cuda/bin/compute-sanitizer", SANITIZER, 0o755);
+    let (status, said) = folder.run_parts("defect");
+    assert_eq!(status, 1, "{said}");
+    says(&said, "FAILED   graph:: in process 6 of six, plain");
+    says(&said, "CUDA_ERROR_ILLEGAL_ADDRESS, recorded: 1");
+    says(&said, "FAILED   graph:: in process 1 of six, memcheck");
+    says(&said, "ERROR SUMMARY: 1 error");
+    let first = fs::read_to_string(folder.0.join("out/defect.memcheck.1")).unwrap();
+    assert!(first.contains("ERROR SUMMARY"), "{first}");
 }
