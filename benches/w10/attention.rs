@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::values::Values;
 use crate::{Attention, Outcome};
 
-/// The bound of queries, keys and values.
+/// The bound of queries, keys and values of a check.
 const BOUND: f32 = 2.0;
 /// The rounds, of which the median is taken.
 const ROUNDS: usize = 3;
@@ -83,10 +83,11 @@ pub(crate) fn checked(shape: Shape) -> Outcome<Value> {
     })
 }
 
-fn operands<T: Float>(shape: Shape, [batch, heads]: [usize; 2]) -> Result<[Array<T>; 3]> {
+/// Returns the operands of a check, which are equal in PyTorch.
+fn operands<T: Float>(shape: Shape) -> Result<[Array<T>; 3]> {
     let mut values = Values::default();
     let mut operand = || {
-        let whole = [batch, heads, shape.length, shape.width];
+        let whole = [CHECKED[0], CHECKED[1], shape.length, shape.width];
         let own = values.uniform(whole.iter().product(), BOUND);
         Array::<f32>::from_vec(own, whole)?.cast::<T>().eval()
     };
@@ -104,7 +105,12 @@ fn timed_as<T: Float>(shape: Shape, options: &Attention) -> Outcome<Value> {
     let batch = (options.tokens / shape.length).max(1);
     let heads = (options.features / shape.width).max(1);
     let is_causal = shape.is_causal;
-    let operands = operands::<T>(shape, [batch, heads])?;
+    let random = || {
+        Array::<f32>::randn([batch, heads, shape.length, shape.width])?
+            .cast::<T>()
+            .eval()
+    };
+    let operands: [Array<T>; 3] = [random()?, random()?, random()?];
     let [q, k, v] = &operands;
     let least = Duration::from_millis(options.round_ms);
     let forward = median(least, || attention(q, k, v, is_causal).map(drop))?;
@@ -153,7 +159,7 @@ fn median(least: Duration, mut once: impl FnMut() -> Result<()>) -> Outcome<f64>
 }
 
 fn checked_as<T: Float>(shape: Shape) -> Result<Value> {
-    let operands = operands::<T>(shape, CHECKED)?;
+    let operands = operands::<T>(shape)?;
     let [q, k, v] = &operands;
     let result = attention(q, k, v, shape.is_causal)?;
     let gradients = of_squares(&operands, shape.is_causal)?;

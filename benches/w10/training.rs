@@ -16,6 +16,8 @@ use crate::{Memory, Numbers, Outcome, Train};
 /// The steps that are not timed. The second step runs in planned memory, and the third step is the
 /// first launch of a graph.
 const WARM_UP: usize = 3;
+/// The multiple of the minimum time after which three timed steps are enough.
+const SLOW: f64 = 4.0;
 /// The number of losses in the result.
 const LOSSES: usize = 5;
 
@@ -101,7 +103,12 @@ fn steps<N: Loss>(
     let (mut times, mut losses) = (Vec::new(), Vec::new());
     let mut graph: Option<Graph> = None;
     let device = Device::current();
-    while times.len() < case.steps || times.iter().sum::<f64>() < train.seconds {
+    loop {
+        let sum: f64 = times.iter().sum();
+        let is_slow = times.len() > WARM_UP + 2 && sum > SLOW * train.seconds;
+        if is_slow || times.len() >= case.steps && sum > train.seconds {
+            break;
+        }
         if train.memory == Memory::Graph && times.len() + 1 == WARM_UP {
             graph = Some(graph::capture(&device, || training.enqueue())?);
         }

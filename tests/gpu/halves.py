@@ -70,19 +70,23 @@ def w10_rows(tiny):
         yield trained("own", case, "tf32", memory="recycle")
         yield trained("torch", case, "tf32", backend="default", compiled="")
         yield trained("own", case, "tf32", memory="graph")
+    for case in [("gpt", "tiny")] if tiny else W10:
+        yield trained("own", case, "bf16", memory="plan")
 
 
 def half_rows(case):
     yield trained("own", case, "bf16", memory="recycle")
     for backend in ("default",) if case[0] == "cnn" else ("flash", "cudnn"):
         yield trained("torch", case, "bf16", backend=backend, compiled="")
-    for memory in ("graph", "plan"):
-        yield trained("own", case, "bf16", memory=memory)
+    yield trained("own", case, "bf16", memory="graph")
 
 
 def gpt2_rows(tiny):
-    for case in [("gpt2", "tiny")] if tiny else GPT2:
+    cases = [("gpt2", "tiny")] if tiny else GPT2
+    for case in cases:
         yield from half_rows(case)
+    for case in cases:
+        yield trained("own", case, "bf16", memory="plan")
 
 
 def compiled_rows(tiny):
@@ -153,7 +157,7 @@ def answered(line):
 class Session:
     def __init__(self, options):
         self.options, self.problems, self.missing = options, [], []
-        self.deadline = time.monotonic() + options.seconds
+        self.deadline, self.gpu = time.monotonic() + options.seconds, gpu()
         self.path = os.path.join(options.out, "halves.json")
         # Rows that failed are repeated last.
         self.stored = {"facts": {}, "rows": {}, "failed": {}}
@@ -286,7 +290,7 @@ class Session:
     def save(self):
         facts = self.stored["facts"]
         facts["revision"], facts["date"] = self.options.revision, time.strftime("%Y-%m-%d", time.gmtime())
-        facts["gpu"] = gpu() or facts.get("gpu", "no GPU")
+        facts["gpu"] = self.gpu or facts.get("gpu", "no GPU")
         write(self.path, json.dumps(self.stored, indent=1))
         write(os.path.join(self.options.out, "halves.md"), markdown(facts, list(self.rows.values())))
 

@@ -79,9 +79,13 @@ class Values:
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return z ^ (z >> np.uint64(31))
 
+    def units(self, elements):
+        """The next tensor with values that are uniform in [-1, 1)."""
+        return (self.bits(elements) >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24) * 2 - 1
+
     def uniform(self, shape, bound):
-        unit = (self.bits(int(np.prod(shape))) >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)
-        return torch.from_numpy(((unit * 2 - 1) * np.float32(bound)).reshape(shape)).to(DEVICE, copy=True)
+        values = self.units(int(np.prod(shape))) * np.float32(bound)
+        return torch.from_numpy(values.reshape(shape)).to(DEVICE, copy=True)
 
     def below(self, shape, limit):
         numbers = (self.bits(int(np.prod(shape))) >> np.uint64(32)) % np.uint64(limit)
