@@ -29,8 +29,13 @@ LEAST_SECONDS = 5
 TOLERANCES = {"f32": 1e-4, "f16": 4e-3, "bf16": 3e-2}
 # Parts of a loss.
 LOSS_TOLERANCE = 2e-2
+# What is said after an error that the process does not survive.
+BROKEN = ("CUDA error", "CUDA_ERROR", "unusable")
 # What PyTorch says of a backend that it does not have for a shape or a device.
 UNAVAILABLE = ("No viable backend", "No available kernel")
+
+# Settings of the environment, such as NAME=1 NAME=2, under each of which attention is also timed.
+VARIANTS = os.environ.get("ATTENTION_VARIANTS", "").split()
 
 LARGE = [("gpt", "gpt2"), ("gpt", "large"), ("cnn", "large"), ("gpt", "small"), ("gpt", "medium"), ("cnn", "medium")]
 W10 = [*LARGE, ("cnn", "small")]
@@ -49,10 +54,23 @@ def shapes(tiny):
     return checks, timed
 
 
+def variant_rows(tiny):
+    """The shapes at which the variants of attention's kernels are compared, each checked before it is timed."""
+    checks, timed = shapes(tiny)
+    is_compared = lambda shape: tiny or (",2048,causal" in shape and shape.startswith("bf16"))
+    for variant in VARIANTS:
+        for shape in checks:
+            if shape.startswith("bf16"):
+                yield "own", "check", {"shape": shape, "variant": variant}
+        for shape in filter(is_compared, timed):
+            yield "own", "attention", {"shape": shape, "variant": variant}
+
+
 def attention_rows(tiny):
     checks, timed = shapes(tiny)
     for shape in checks:
         yield "own", "check", {"shape": shape}
+    yield from variant_rows(tiny)
     for shape in timed:
         yield "own", "attention", {"shape": shape}
         for backend in ("default",) if shape.startswith("f32") else ("flash", "cudnn"):
@@ -131,7 +149,12 @@ class Server:
                 raise Failed(self.end() if ready else f"stopped after {seconds:.0f} s: {self.end()}")
             self.rest += piece
         answer, self.rest = self.rest.split(b"\n", 1)
-        return answered(answer)
+        try:
+            return answered(answer)
+        except Failed as error:
+            if any(text in str(error) for text in BROKEN):
+                self.end()
+            raise
 
     def end(self):
         """Ends the program, and says how it ended."""
@@ -173,7 +196,10 @@ class Session:
             "tokens": 16384, "features": 2048, "round_ms": 20}
         self.seconds = 0 if options.tiny else 1
         self.device, self.own_environment = device, own
-        self.attention = Server([options.program, "attention", *sizes, *device], own, self.log)
+        command = [options.program, "attention", *sizes, *device]
+        of_variant = {variant: dict([variant.split("=", 1)]) for variant in VARIANTS}
+        environments = {None: own, **{name: own | more for name, more in of_variant.items()}}
+        self.attention = {name: Server(command, environment, self.log) for name, environment in environments.items()}
         environment = dict(os.environ, DEVICE=options.torch)
         self.torch = Server([sys.executable, os.path.join(HERE, "torch_halves.py")], environment, self.log)
         try:
@@ -224,8 +250,8 @@ class Session:
             print(f"ok       {key}: {said(row)}", flush=True)
             self.agree(key)
             self.save()
-        self.attention.end()
-        self.torch.end()
+        for server in (*self.attention.values(), self.torch):
+            server.end()
 
     def fail(self, key, error):
         late, unavailable = self.left() < LEAST_SECONDS, any(text in error for text in UNAVAILABLE)
@@ -239,18 +265,24 @@ class Session:
 
     def measured(self, who, kind, request):
         seconds = min(self.left(), COMPILED_SECONDS if request.get("compiled") else ROW_SECONDS)
+        attention = self.attention[request.get("variant")]
         if kind == "check":
-            ours = self.attention.ask(f"check {request['shape']}", seconds)
+            ours = attention.ask(f"check {request['shape']}", seconds)
             return differences(ours, self.ask_torch(kind, request, seconds), request["shape"])
         if who == "torch":
             return self.ask_torch(kind, request, seconds)
         if kind == "attention":
-            return self.attention.ask(f"time {request['shape']}", seconds)
+            return attention.ask(f"time {request['shape']}", seconds)
         return self.own_training(request, seconds)
 
     def ask_torch(self, kind, request, seconds):
         if self.torch.process is None:
-            asked = self.torch.ask(json.dumps({"kind": "facts"}), seconds)
+            try:
+                asked = self.torch.ask(json.dumps({"kind": "facts"}), seconds)
+            except Failed:
+                # It would fail at each of its rows.
+                self.torch_version = None
+                raise
             self.stored["facts"].update(asked)
         more = {"seconds": self.seconds} if kind == "train" else self.sizes
         return self.torch.ask(json.dumps({"kind": kind, **request, **more}), seconds)

@@ -26,7 +26,22 @@ def rate(row, flops, name):
     return flops * (2.5 if name == "backward" else 1) / milliseconds / 1e9 if milliseconds > 0 else None
 
 
+def variants(rows):
+    """The fastest variant of attention's kernels for each shape."""
+    rows = [row for row in rows if row["kind"] == "attention" and row.get("variant")]
+    names = list(dict.fromkeys(row["variant"] for row in rows))
+    found = {(row["shape"], row["variant"]): row for row in rows}
+    body = []
+    for shape in sorted({row["shape"] for row in rows}, key=order):
+        times = {name: both(found[shape, name]) for name in names if (shape, name) in found}
+        cells = [number(times.get(name), 3) for name in names]
+        body.append([shape.replace(",", ", "), min(times, key=times.get), *cells])
+    text = "The time of both passes in milliseconds, by variant."
+    return ["### Variants", "", text, "", *table(["type, width, length, mask", "fastest", *names], body)] if body else []
+
+
 def attention(rows):
+    rows = [row for row in rows if not row.get("variant")]
     own = {row["shape"]: row for row in rows if row["kind"] == "attention" and row["who"] == "own"}
     theirs = {(row["shape"], row["backend"]): row for row in rows if row["kind"] == "attention" and row["who"] == "torch"}
     shapes = dict.fromkeys([*own, *(shape for shape, _ in theirs)])
@@ -113,8 +128,9 @@ def checks(rows):
     rows = [row for row in rows if row["kind"] == "check"]
     if not rows:
         return []
-    wrong = [row["shape"] for row in rows if not row["agrees"]]
-    varying = [row["shape"] for row in rows if not row["are_equal_bits"]]
+    name = lambda row: " ".join(filter(None, (row["shape"], row.get("variant"))))
+    wrong = [name(row) for row in rows if not row["agrees"]]
+    varying = [name(row) for row in rows if not row["are_equal_bits"]]
     text = f"{len(rows)} shapes were compared with double precision; they disagree at: {', '.join(wrong) or 'none'}. "
     return [text + f"Two runs differ in bits at: {', '.join(varying) or 'none'}.", ""]
 
@@ -122,4 +138,4 @@ def checks(rows):
 def markdown(facts, rows):
     named = ("gpu", "torch", "cuda", "cudnn", "date", "revision")
     head = ", ".join(f"{name} {facts[name]}" for name in named if facts.get(name))
-    return "\n".join(["# Half precision", "", head, "", *checks(rows), *attention(rows), *training(facts, rows)])
+    return "\n".join(["# Half precision", "", head, "", *checks(rows), *attention(rows), *variants(rows), *training(facts, rows)])

@@ -5,7 +5,7 @@
 Results are checked before anything is timed. Then each contestant does one batch a round, in turn; this
 library does its own in a program that waits for orders meanwhile. Figures are medians over the rounds, and
 ratios are taken round by round. Writes w7.md and w7.json. The exit status is 1 if a result was wrong or a
-task failed, whatever the figures.
+task failed, whatever the figures, and 3 if a peer is missing.
 
 PyTorch's allocator is called from C++, CuPy's from Python, which the tables say. Without CuPy or PyTorch
 their columns are empty. `--peers numpy,torch-cpu` and a program on the host try the script without a GPU, and
@@ -21,7 +21,11 @@ import sys
 import time
 import traceback
 
-from peers import PEERS
+try:
+    from peers import PEERS
+except ImportError as missing:
+    print(f"Without NumPy: {missing}.")
+    sys.exit(3)
 from tables import markdown, self_check
 
 ROUNDS = 7
@@ -120,6 +124,7 @@ class Session:
         self.server, self.peers, self.options = server, [], options
         self.tasks, self.device = server.ask("tasks"), server.ask("device")
         self.rows, self.problems, self.notes, self.versions = [], [], [], []
+        self.lacks_a_peer = False
         self.deadline = time.monotonic() + options.seconds
 
     def invite(self, name):
@@ -129,6 +134,7 @@ class Session:
             self.versions.append(peer.version)
             self.notes += peer.notes
         except ImportError as error:
+            self.lacks_a_peer = True
             self.notes.append(f"Without {name}: {error}.")
             print(self.notes[-1], flush=True)
         except Exception as error:
@@ -377,7 +383,7 @@ def main():
             # Whoever ends this early has what there is so far.
             text = save(session)
     print(text)
-    return 1 if session.problems else 0
+    return 1 if session.problems else 3 if session.lacks_a_peer else 0
 
 
 if __name__ == "__main__":

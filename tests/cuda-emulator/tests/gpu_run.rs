@@ -108,6 +108,7 @@ impl Folder {
             .env("OUT", self.0.join("out"))
             .env("CUDA_HOME", self.0.join("cuda"))
             .env("TINY", "1")
+            .env("ATTENTION_VARIANTS", "VARIANT=1 VARIANT=2")
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env_remove("RUST_TEST_THREADS")
             .output()
@@ -218,7 +219,11 @@ fn the_whole_kit_runs_on_the_emulated_device() {
         "ok       own attention bf16,64,64,causal: forward_ms ",
     );
     says(&said, "ok       own attention f32,32,64,full: forward_ms ");
-    says(&said, "NOT RUN  attention: 4 of 6 rows: no PyTorch");
+    says(
+        &said,
+        "ok       own attention bf16,64,64,causal VARIANT=2: ",
+    );
+    says(&said, "NOT RUN  attention: 6 of 12 rows: no PyTorch");
     let (status, said) = folder.run_parts("next");
     assert_eq!(status, 3, "{said}");
     says(&said, "next: load2");
@@ -238,6 +243,7 @@ fn the_whole_kit_runs_on_the_emulated_device() {
     says(&said, "ok       defect, in an earlier call");
     let stored = fs::read_to_string(folder.0.join("out/halves.md")).unwrap();
     says(&stored, "| bf16, 64, 64, causal |");
+    says(&stored, "| bf16, 64, 64, causal | VARIANT=");
     says(&stored, "| gpt2 tiny, bf16 |");
 }
 
