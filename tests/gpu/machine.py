@@ -2,11 +2,14 @@
 
     python3 tests/gpu/machine.py peers        the versions of PyTorch, CuPy and cuDNN
     python3 tests/gpu/machine.py libraries    the folders of NVRTC and cuBLAS, separated by colons
+    python3 tests/gpu/machine.py unpack FOLDER
 """
 
 import glob
 import os
+import shutil
 import site
+import subprocess
 import sys
 import sysconfig
 from importlib import metadata
@@ -51,6 +54,24 @@ def libraries():
     return ":".join(folders)
 
 
+def unpack(folder):
+    """Unpacks the binaries by Python's module, or by xz if this Python was built without it."""
+    packed = sorted(glob.glob(f"{folder}/*/*.xz"))
+    try:
+        import lzma
+    except ImportError:
+        return subprocess.run(["xz", "--decompress", "--force", *packed]).returncode if packed else 0
+    for path in packed:
+        whole = path.removesuffix(".xz")
+        with lzma.open(path) as source, open(whole, "wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+        shutil.copymode(path, whole)
+        os.remove(path)
+    return 0
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["unpack"] and len(sys.argv) == 3:
+        sys.exit(unpack(sys.argv[2]))
     asked = {"peers": peers, "libraries": libraries}.get(sys.argv[1] if len(sys.argv) == 2 else "")
     sys.exit(__doc__) if asked is None else print(asked())
