@@ -324,7 +324,9 @@ class Session:
         facts["revision"], facts["date"] = self.options.revision, time.strftime("%Y-%m-%d", time.gmtime())
         facts["gpu"] = self.gpu or facts.get("gpu", "no GPU")
         write(self.path, json.dumps(self.stored, indent=1))
-        write(os.path.join(self.options.out, "halves.md"), markdown(facts, list(self.rows.values())))
+        # Not those of another revision, which wait for their repetition.
+        rows = [row for row in self.rows.values() if row["who"] == "torch" or row["revision"] == self.options.revision]
+        write(os.path.join(self.options.out, "halves.md"), markdown(facts, rows))
 
 
 def gpu():
