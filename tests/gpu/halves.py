@@ -26,7 +26,7 @@ ROW_SECONDS, COMPILED_SECONDS = 60, 150
 # A row is not begun in the last seconds.
 LEAST_SECONDS = 5
 # Parts of the largest element by which attention may differ from double precision; twice that for gradients.
-TOLERANCES = {"f32": 1e-4, "f16": 4e-3, "bf16": 3e-2}
+TOLERANCES = {"f32": 2e-5, "f16": 2e-3, "bf16": 1e-2}
 # Parts of a loss.
 LOSS_TOLERANCE = 2e-2
 # What is said after an error that the process does not survive.
