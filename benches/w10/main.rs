@@ -13,19 +13,22 @@
 mod attention;
 mod training;
 
-#[path = "../peers/examples/training/cases.rs"]
 #[allow(
     dead_code,
     unreachable_pub,
     reason = "the peers' program uses the rest"
 )]
-mod cases;
-#[path = "../peers/examples/training/networks.rs"]
+mod cases {
+    include!("../peers/examples/training/cases.rs");
+}
 #[allow(unreachable_pub, reason = "the peers' program shares it")]
-mod networks;
-#[path = "../peers/examples/training/values.rs"]
+mod networks {
+    include!("../peers/examples/training/networks.rs");
+}
 #[allow(unreachable_pub, reason = "the peers' program shares it")]
-mod values;
+mod values {
+    include!("../peers/examples/training/values.rs");
+}
 
 use std::error::Error;
 use std::io;

@@ -276,7 +276,9 @@ fn joined(contributions: &[(Tracked, AnyArray)]) -> Option<(Tracked, AnyArray)> 
     let mut parts = DistinctParts::default();
     let mut count = 0;
     for (to, own) in contributions {
-        let is_of_array = own.buffer.is_same(&array.buffer) && own.dtype == array.dtype;
+        let is_of_array = own.buffer.is_same(&array.buffer)
+            && own.buffer.value_id() == array.buffer.value_id()
+            && own.dtype == array.dtype;
         if to.value != first.value || !is_of_array || own.layout.repeats() {
             return None;
         }

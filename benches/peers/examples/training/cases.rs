@@ -1,5 +1,5 @@
-//! The trained networks: two kinds of networks, each in three sizes, and GPT-2.
-//! `python/training.py` uses the same sizes.
+// The trained networks: two kinds of networks, each in three sizes, and GPT-2.
+// `python/training.py` uses the same sizes.
 
 use std::fmt;
 use std::str::FromStr;

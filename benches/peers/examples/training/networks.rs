@@ -1,5 +1,5 @@
-//! The networks in this library, with this library's layers. The elements of a network are `f32`,
-//! or a copy of them in another type.
+// The networks in this library, with this library's layers. The elements of a network are `f32`,
+// or a copy of them in another type.
 
 use ::cachescope::grad::nn::{Attention, Conv2d, Embedding, LayerNorm, Linear};
 use ::cachescope::grad::{CastParameters, Parameters};

@@ -1,16 +1,16 @@
-//! Initial values and inputs. They are equal in all frameworks, so that the losses are comparable.
-//!
-//! Element `i` of tensor `t` is a hash of `t * 2^32 + i` (splitmix64's finalizer; Steele, Lea,
-//! Flood 2014). Tensors are numbered in order of their creation, as listed below. Weights of linear
-//! layers have the shape `[outputs, inputs]`. Weights of convolutions have the shape `[outputs,
-//! inputs, rows, columns]`.
-//!
-//! - GPT: token embedding; position embedding; for each block, the weight and the bias of `qkv`,
-//!   `out`, `wide` and `narrow`; the weight of the head; the tokens. Each sequence has `length + 1`
-//!   tokens: the inputs, and one more token for the targets.
-//! - CNN: weights and biases of the two convolutions and the two linear layers; images; classes.
-//!
-//! Normalizations have the initial weight 1 and the initial bias 0, and no tensor number.
+// Initial values and inputs. They are equal in all frameworks, so that the losses are comparable.
+//
+// Element `i` of tensor `t` is a hash of `t * 2^32 + i` (splitmix64's finalizer; Steele, Lea,
+// Flood 2014). Tensors are numbered in order of their creation, as listed below. Weights of linear
+// layers have the shape `[outputs, inputs]`. Weights of convolutions have the shape `[outputs,
+// inputs, rows, columns]`.
+//
+// - GPT: token embedding; position embedding; for each block, the weight and the bias of `qkv`,
+//   `out`, `wide` and `narrow`; the weight of the head; the tokens. Each sequence has `length + 1`
+//   tokens: the inputs, and one more token for the targets.
+// - CNN: weights and biases of the two convolutions and the two linear layers; images; classes.
+//
+// Normalizations have the initial weight 1 and the initial bias 0, and no tensor number.
 
 /// The number of created tensors, which is the number of the next tensor.
 #[derive(Debug, Default)]

@@ -36,6 +36,8 @@ kernel(const item_t* q, const item_t* k, const item_t* v, item_t* result, cs_wei
         __syncthreads();
         values.load(all_values, begin);
         cs_end_copies();
+        // Whole warps load and multiply matrices.
+        __syncwarp();
 
         f32 scores[CS_COLUMNS / 8][4] = {};
         cs_add_scores(scores, queries, row, keys);
@@ -75,6 +77,7 @@ kernel(const item_t* q, const item_t* k, const item_t* v, item_t* result, cs_wei
         if (tile > 0) {
             keys.load(all_keys, begin - CS_COLUMNS);
             cs_end_copies();
+            __syncwarp();
         }
         cs_add_weighted(sums, scores, values);
     }

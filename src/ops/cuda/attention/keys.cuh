@@ -82,15 +82,17 @@ kernel(const item_t* q, const item_t* k, const item_t* v, const item_t* gradient
                 }
             }
             // In the tiles on the diagonal of a causal attention, queries before a key do not see
-            // it.
-            if (all.is_causal && begin < first + CS_ROWS) {
+            // it. Queries beyond the last see nothing, also if a score is infinite.
+            const bool is_diagonal = all.is_causal && begin < first + CS_ROWS;
+            if (is_diagonal || begin + CS_COLUMNS > all.queries) {
                 const u32 own = first + row + threadIdx.x % 32 / 4;
 #pragma unroll
                 for (u32 n = 0; n < CS_COLUMNS / 8; ++n) {
 #pragma unroll
                     for (u32 i = 0; i < 4; ++i) {
                         const u32 query = begin + n * 8 + threadIdx.x % 4 * 2 + i % 2;
-                        if (query < own + i / 2 * 8) scores[n][i] = 0;
+                        const bool is_before = is_diagonal && query < own + i / 2 * 8;
+                        if (is_before || query >= all.queries) scores[n][i] = 0;
                     }
                 }
             }
@@ -113,6 +115,9 @@ kernel(const item_t* q, const item_t* k, const item_t* v, const item_t* gradient
             __syncthreads();
         }
     }
+    // If no query sees the keys, their copies are still in progress.
+    cs_end_copies();
+    cs_await_copies<0>();
 #if CS_OF_KEYS
     const f32 scale = all.scale, scales[2] = {scale, scale};
     cs_write_rows<CS_DEPTH>(of_k + at[4], of_k_steps, key_sums, scales, first + row, all.keys, all.depth);

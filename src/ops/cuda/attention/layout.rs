@@ -9,7 +9,7 @@ use crate::ops::expression::tree::Operand;
 
 /// A matrix for each head, in the memory of an array.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Matrices {
+pub(super) struct HeadMatrices {
     pub(super) address: DevicePtr,
     pub(super) dtype: DType,
     /// The first element of each head.
@@ -19,7 +19,7 @@ pub(super) struct Matrices {
     columns: usize,
 }
 
-impl Matrices {
+impl HeadMatrices {
     /// Returns the matrices of `layout` in the memory at `address`.
     pub(super) fn new(address: DevicePtr, layout: &Layout, dtype: DType) -> Self {
         let (heads, matrix) = layout.split_at(layout.ndim() - 2);
@@ -75,15 +75,15 @@ impl Matrices {
 /// The division of heads into groups that share their keys and values. The gradients of the keys
 /// and values of a group are summed by one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Groups {
+pub(super) struct SharingGroups {
     /// The lengths of the axes of heads, with length 1 for axes within a group.
     pub(super) all: Shape,
     /// The lengths of the axes of heads, with length 1 for axes of groups.
     pub(super) within: Shape,
 }
 
-impl Groups {
-    pub(super) fn of(k: &Matrices, v: &Matrices) -> Self {
+impl SharingGroups {
+    pub(super) fn of(k: &HeadMatrices, v: &HeadMatrices) -> Self {
         let strides = k.heads.strides().iter().zip(v.heads.strides());
         let axes = k.heads.dims().iter().zip(strides);
         let (all, within): (Vec<usize>, Vec<usize>) = axes
@@ -143,7 +143,7 @@ impl AttentionArguments {
     }
 
     /// Adds the offsets of each head in `K` arrays.
-    pub(super) fn heads<const K: usize>(&mut self, arrays: [&Matrices; K]) {
+    pub(super) fn heads<const K: usize>(&mut self, arrays: [&HeadMatrices; K]) {
         let walk = Layout::walk(arrays.map(|array| &array.heads));
         self.numbering.push(&mut self.arguments, &walk);
     }
@@ -152,9 +152,9 @@ impl AttentionArguments {
     /// from the first.
     pub(super) fn groups<const K: usize, const W: usize>(
         &mut self,
-        groups: &Groups,
-        arrays: [&Matrices; K],
-        within: [&Matrices; W],
+        groups: &SharingGroups,
+        arrays: [&HeadMatrices; K],
+        within: [&HeadMatrices; W],
     ) {
         let first = arrays.map(|array| array.first_along(&groups.all));
         let walk = Layout::walk(first.each_ref());
@@ -166,7 +166,7 @@ impl AttentionArguments {
     }
 
     /// Adds the steps of each array.
-    pub(super) fn steps<'a>(&mut self, arrays: impl IntoIterator<Item = &'a Matrices>) {
+    pub(super) fn steps<'a>(&mut self, arrays: impl IntoIterator<Item = &'a HeadMatrices>) {
         for array in arrays {
             let steps = array.steps.map(|step| step as u64);
             self.arguments.push_all(steps);

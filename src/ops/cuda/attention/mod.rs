@@ -28,8 +28,8 @@ use crate::device::cuda::Cuda;
 use crate::error::Result;
 use crate::ops::descriptors::AttentionSizes;
 use crate::ops::order::CudaOrder;
-use layout::{AttentionArguments, Groups, Matrices};
-use tiles::{AttentionKernel, Pass, TileProducts};
+use layout::{AttentionArguments, HeadMatrices, SharingGroups};
+use tiles::{AttentionKernel, AttentionPass, TileProducts};
 
 /// Returns whether kernels of this module compute attention with arrays of `dtype`, forward and
 /// backward.
@@ -41,7 +41,12 @@ fn is_fused(gpu: &Cuda, dtype: DType, sizes: &AttentionSizes) -> bool {
     if i32::try_from(sizes.queries.max(sizes.keys)).is_err() {
         return false;
     }
-    let passes = [Pass::Forward, Pass::OfQueries, Pass::OfKeys, Pass::OfBoth];
+    let passes = [
+        AttentionPass::Forward,
+        AttentionPass::OfQueries,
+        AttentionPass::OfKeys,
+        AttentionPass::OfBoth,
+    ];
     let heads = sizes.head_count();
     let is_possible = |pass| {
         let kernel = AttentionKernel::new(pass, products, sizes)?;
@@ -68,8 +73,8 @@ pub(in crate::ops) fn attended(
     let layout = result_layout(q, sizes)?;
     let mut softmax = None;
     let result = laid_out(order.device, q.dtype, layout, |output| {
-        let matrices = [q, k, v].map(|array| Matrices::of(array.operand(), &sizes.heads));
-        let target = Matrices::new(output.address, &layout, q.dtype);
+        let matrices = [q, k, v].map(|array| HeadMatrices::of(array.operand(), &sizes.heads));
+        let target = HeadMatrices::new(output.address, &layout, q.dtype);
         let shape = sizes.shape(sizes.queries, 2);
         softmax = Some(computed(order.device, DType::F32, &shape, |rows| {
             let [q, k, v] = &matrices;
@@ -86,7 +91,7 @@ pub(in crate::ops) fn attended(
             let heads = sizes.head_count();
             launch(
                 workspace,
-                Pass::Forward,
+                AttentionPass::Forward,
                 (heads, sizes),
                 &matrices,
                 arguments,
@@ -111,7 +116,7 @@ pub(in crate::ops) fn gradients_of_attention(
 ) -> Result<[AnyArray; 3]> {
     let workspace = Workspace::new(order);
     let [q, k, v, result, softmax, gradient] = arrays;
-    let of = |array: &AnyArray| Matrices::of(array.operand(), &sizes.heads);
+    let of = |array: &AnyArray| HeadMatrices::of(array.operand(), &sizes.heads);
     let softmax = address_of(softmax.operand());
     let (of_result, of_gradient) = (of(result), of(gradient));
     let [of_q, of_k, of_v] = [q, k, v].map(of);
@@ -121,11 +126,11 @@ pub(in crate::ops) fn gradients_of_attention(
     let read = [of_q, of_k, of_v, of_gradient];
     let [q_address, k_address, v_address, of_gradient_address] = read.map(|own| own.address);
 
-    let groups = Groups::of(&of_k, &of_v);
+    let groups = SharingGroups::of(&of_k, &of_v);
     let targets = gradient_arrays(order.device, [q, k, v], sizes, &groups)?;
     let [q_target, k_target, v_target] = targets.each_ref().map(|target| {
         let address = DevicePtr(target.buffer.address());
-        Matrices::new(address, &target.layout, target.dtype)
+        HeadMatrices::new(address, &target.layout, target.dtype)
     });
 
     let mut arguments = AttentionArguments::new(sizes, is_causal);
@@ -135,10 +140,16 @@ pub(in crate::ops) fn gradients_of_attention(
     arguments.heads(matrices);
     arguments.steps(matrices);
     let heads = sizes.head_count();
-    launch(workspace, Pass::OfQueries, (heads, sizes), &read, arguments)?;
+    launch(
+        workspace,
+        AttentionPass::OfQueries,
+        (heads, sizes),
+        &read,
+        arguments,
+    )?;
 
-    let places = Matrices::of_queries(sizes);
-    for pass in Pass::of_keys_and_values(sizes) {
+    let places = HeadMatrices::of_queries(sizes);
+    for pass in AttentionPass::of_keys_and_values(sizes) {
         let mut arguments = AttentionArguments::new(sizes, is_causal);
         arguments.addresses(read.map(|own| own.address));
         arguments.addresses([softmax, means, k_target.address, v_target.address]);
@@ -162,7 +173,7 @@ fn gradient_arrays(
     device: &Device,
     operands: [&AnyArray; 3],
     sizes: &AttentionSizes,
-    groups: &Groups,
+    groups: &SharingGroups,
 ) -> Result<[AnyArray; 3]> {
     let dtype = operands[0].dtype;
     let call_site = Location::caller();
@@ -186,8 +197,8 @@ fn gradient_arrays(
     ])
 }
 
-/// Returns the layout of a tracked array, and the layouts of the operands in it, if the operands are
-/// three parts of the array at equal distances, and the array has no other elements.
+/// Returns the layout of a tracked array, and the layouts of the operands in it, if the operands
+/// are three parts of the array at equal distances, and the array has no other elements.
 fn parts_of_one(operands: [&AnyArray; 3]) -> Option<(Layout, [Layout; 3])> {
     let [q, k, v] = operands;
     let (shape, strides) = (q.shape(), q.layout.strides());
@@ -228,9 +239,9 @@ fn parts_of_one(operands: [&AnyArray; 3]) -> Option<(Layout, [Layout; 3])> {
 #[track_caller]
 fn launch(
     workspace: Workspace<'_>,
-    pass: Pass,
+    pass: AttentionPass,
     (heads, sizes): (usize, &AttentionSizes),
-    read: &[Matrices],
+    read: &[HeadMatrices],
     arguments: AttentionArguments,
 ) -> Result<()> {
     let dtype = read[0].dtype;
@@ -238,7 +249,7 @@ fn launch(
     let products = products.expect("the kernels multiply elements of this type");
     let kernel = AttentionKernel::new(pass, products, sizes);
     let kernel = kernel.expect("the kernels have tiles of this width");
-    let is_aligned = read.iter().all(Matrices::is_aligned);
+    let is_aligned = read.iter().all(HeadMatrices::is_aligned);
     let numbering = arguments.numbering();
     let source = || kernel.source(numbering, is_aligned);
     let blocks = kernel.blocks(heads, sizes);

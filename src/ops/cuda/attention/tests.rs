@@ -1,15 +1,15 @@
 //! Tests of the tiles, and of compiled kernels. The tests need no device.
 
-use super::tiles::{AttentionKernel, Pass, TileProducts};
+use super::tiles::{AttentionKernel, AttentionPass, TileProducts};
 use crate::array::Shape;
 use crate::ops::descriptors::AttentionSizes;
 
-const PASSES: [Pass; 5] = [
-    Pass::Forward,
-    Pass::OfQueries,
-    Pass::OfKeys,
-    Pass::OfValues,
-    Pass::OfBoth,
+const PASSES: [AttentionPass; 5] = [
+    AttentionPass::Forward,
+    AttentionPass::OfQueries,
+    AttentionPass::OfKeys,
+    AttentionPass::OfValues,
+    AttentionPass::OfBoth,
 ];
 
 const PRODUCTS: [TileProducts; 4] = [
@@ -30,11 +30,11 @@ fn sizes(depth: usize, width: usize) -> AttentionSizes {
 }
 
 /// Returns the passes that kernels for these sizes have.
-fn passes(sizes: &AttentionSizes) -> Vec<Pass> {
-    let first = [Pass::Forward, Pass::OfQueries];
+fn passes(sizes: &AttentionSizes) -> Vec<AttentionPass> {
+    let first = [AttentionPass::Forward, AttentionPass::OfQueries];
     first
         .iter()
-        .chain(Pass::of_keys_and_values(sizes))
+        .chain(AttentionPass::of_keys_and_values(sizes))
         .copied()
         .collect()
 }
@@ -52,27 +52,27 @@ fn every_width_up_to_256_has_tiles_in_shared_memory() {
         }
     }
     assert_eq!(
-        AttentionKernel::new(Pass::Forward, TileProducts::F16, &sizes(257, 8)),
+        AttentionKernel::new(AttentionPass::Forward, TileProducts::F16, &sizes(257, 8)),
         None
     );
     assert_eq!(
-        AttentionKernel::new(Pass::Forward, TileProducts::F16, &sizes(8, 257)),
+        AttentionKernel::new(AttentionPass::Forward, TileProducts::F16, &sizes(8, 257)),
         None
     );
 }
 
 #[test]
 fn wide_heads_have_a_launch_for_keys_and_one_for_values() {
-    let of = |depth, width| Pass::of_keys_and_values(&sizes(depth, width));
-    assert_eq!(of(128, 97), [Pass::OfBoth]);
-    assert_eq!(of(129, 8), [Pass::OfKeys, Pass::OfValues]);
-    assert_eq!(of(8, 129), [Pass::OfKeys, Pass::OfValues]);
+    let of = |depth, width| AttentionPass::of_keys_and_values(&sizes(depth, width));
+    assert_eq!(of(128, 97), [AttentionPass::OfBoth]);
+    assert_eq!(of(129, 8), [AttentionPass::OfKeys, AttentionPass::OfValues]);
+    assert_eq!(of(8, 129), [AttentionPass::OfKeys, AttentionPass::OfValues]);
 }
 
 #[test]
 fn too_many_blocks_for_one_launch_are_no_launch() {
     let mut many = sizes(64, 64);
-    let kernel = AttentionKernel::new(Pass::Forward, TileProducts::F16, &many).unwrap();
+    let kernel = AttentionKernel::new(AttentionPass::Forward, TileProducts::F16, &many).unwrap();
     many.queries = 64;
     assert_eq!(kernel.blocks(1 << 30, &many), Some(1 << 30));
     many.queries = 65 + 64;
@@ -149,7 +149,11 @@ mod compiled {
                     }
                     // Operands are not converted. Weights are rounded, two at a time.
                     let widened = format!("cvt.f32.{item}");
-                    let most = if pass == Pass::OfQueries { 2 } else { 0 };
+                    let most = if pass == AttentionPass::OfQueries {
+                        2
+                    } else {
+                        0
+                    };
                     assert!(count(&widened) <= most, "{pass:?}");
                 }
             }

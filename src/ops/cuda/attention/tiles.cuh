@@ -37,7 +37,7 @@ struct cs_tile {
     }
 
     // Begins to copy the rows of `from`, from the row `begin` on. A thread copies one chunk of
-    // several rows.
+    // several rows. Threads of a warp may return at different times.
     CS_FN void load(const cs_matrix& from, u32 begin) const {
         const u32 at_once = CS_THREADS / CHUNKS;
         const u32 chunk = threadIdx.x % CHUNKS, column = chunk * CS_CHUNK;

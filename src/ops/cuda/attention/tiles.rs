@@ -64,7 +64,7 @@ impl TileProducts {
 
 /// A pass over the scores, by one launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pass {
+pub(super) enum AttentionPass {
     Forward,
     OfQueries,
     OfKeys,
@@ -73,7 +73,7 @@ pub(super) enum Pass {
     OfBoth,
 }
 
-impl Pass {
+impl AttentionPass {
     /// Returns the passes that compute the gradients of keys and values.
     pub(super) fn of_keys_and_values(sizes: &AttentionSizes) -> &'static [Self] {
         match padded(sizes.depth.max(sizes.width)) <= WIDEST_OF_BOTH {
@@ -125,7 +125,7 @@ fn padded(width: usize) -> usize {
 /// A kernel: a pass, its products, and the sizes of its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AttentionKernel {
-    pass: Pass,
+    pass: AttentionPass,
     products: TileProducts,
     /// The number of warps of a block. A warp has 16 rows of the block's own tile.
     warps: usize,
@@ -139,7 +139,11 @@ pub(super) struct AttentionKernel {
 
 impl AttentionKernel {
     /// Returns the kernel of a pass, or `None` if a head is too wide.
-    pub(super) fn new(pass: Pass, products: TileProducts, sizes: &AttentionSizes) -> Option<Self> {
+    pub(super) fn new(
+        pass: AttentionPass,
+        products: TileProducts,
+        sizes: &AttentionSizes,
+    ) -> Option<Self> {
         let (depth, width) = (padded(sizes.depth), padded(sizes.width));
         let widest = depth.max(width);
         if widest > WIDEST {
@@ -149,8 +153,8 @@ impl AttentionKernel {
         // The registers of a thread hold `widest / 2` sums for each gradient or result, and
         // `columns / 2` scores and slopes.
         let (warps, columns) = match (pass, row_bytes) {
-            (Pass::Forward, ..=256) => (4, 64),
-            (Pass::Forward, _) => (4, 32),
+            (AttentionPass::Forward, ..=256) => (4, 64),
+            (AttentionPass::Forward, _) => (4, 32),
             (_, ..=128) => (4, 64),
             (_, ..=384) => (4, 32),
             (_, ..=512) => (4, 16),
@@ -174,9 +178,9 @@ impl AttentionKernel {
     pub(super) fn shared_bytes(&self) -> u32 {
         let widths = self.depth + self.width;
         let (elements, row_bytes) = match self.pass {
-            Pass::Forward => (self.rows() * self.depth + self.columns * widths, 0),
+            AttentionPass::Forward => (self.rows() * self.depth + self.columns * widths, 0),
             // The block copies a tile while it works on another.
-            Pass::OfQueries => ((self.rows() + 2 * self.columns) * widths, 0),
+            AttentionPass::OfQueries => ((self.rows() + 2 * self.columns) * widths, 0),
             _ => ((self.rows() + 2 * self.columns) * widths, ROW_BYTES),
         };
         let rows = 2 * self.columns * row_bytes;
@@ -186,8 +190,8 @@ impl AttentionKernel {
     /// Returns the number of blocks for `heads`, or `None` if there are too many for one launch.
     pub(super) fn blocks(&self, heads: usize, sizes: &AttentionSizes) -> Option<u32> {
         let rows = match self.pass {
-            Pass::Forward | Pass::OfQueries => sizes.queries,
-            Pass::OfKeys | Pass::OfValues | Pass::OfBoth => sizes.keys,
+            AttentionPass::Forward | AttentionPass::OfQueries => sizes.queries,
+            AttentionPass::OfKeys | AttentionPass::OfValues | AttentionPass::OfBoth => sizes.keys,
         };
         let blocks = heads.checked_mul(rows.div_ceil(self.rows()))?;
         i32::try_from(blocks).ok().map(|blocks| blocks as u32)

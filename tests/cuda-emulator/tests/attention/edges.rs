@@ -12,8 +12,8 @@ fn copied<T: Float>(array: &Array<T>) -> Result<Array<T>> {
     Array::from_slice(&array.to_vec()?, array.shape())
 }
 
-/// Operands whose heads lie inside of rows, with steps that are no multiples of 16 bytes, with
-/// columns apart, and reversed. The results equal the results of contiguous copies.
+/// Operands whose heads lie inside of rows, with odd steps, with columns apart, and reversed. The
+/// results equal the results of contiguous copies.
 #[test]
 fn strided_operands_are_contiguous_ones() -> Result<()> {
     let device = Device::cuda(0)?;
@@ -125,6 +125,29 @@ fn numbers_that_are_no_numbers_stay_in_their_rows() -> Result<()> {
         for (at, number) in result.iter().enumerate() {
             assert_eq!(number.is_nan(), at / 8 >= 30, "{at}: {number}");
         }
+    }
+    Ok(())
+}
+
+/// A key of infinite numbers whose scores are −∞ has no weight. The rows of the last tile beyond
+/// the last query have no weight, either.
+#[test]
+fn a_key_without_weight_gets_no_gradient_of_its_value() -> Result<()> {
+    let device = Device::cuda(0)?;
+    let _guard = device.enter();
+    let mut keys = vec![1.0f32; 40 * 8];
+    keys[7 * 8..8 * 8].fill(f32::NEG_INFINITY);
+    let k = Array::from_slice(&keys, [40, 8])?.cast::<bf16>().eval()?;
+    let q = Array::<bf16>::ones([70, 8])?;
+    let v = Array::<bf16>::ones([40, 8])?;
+    let (_, of_v) = value_and_grad(&v, |v| attention(&q, &k, v, false)?.sum())?;
+    for (at, number) in of_v.to_vec()?.iter().enumerate() {
+        let is_expected = if at / 8 == 7 {
+            number.to_f32() == 0.0
+        } else {
+            (number.to_f32() - 70.0 / 39.0).abs() < 0.01
+        };
+        assert!(is_expected, "{at}: {number}");
     }
     Ok(())
 }

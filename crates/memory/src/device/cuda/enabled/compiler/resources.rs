@@ -31,8 +31,8 @@ struct Section<'a> {
 }
 
 impl KernelResources {
-    /// Reads the resources of the kernel in `image`. Returns `None` if `image` is no ELF file of 64
-    /// bits with one kernel.
+    /// Reads the resources of the kernel in `image`. Returns `None` if `image` is not an ELF file
+    /// of 64 bits with a kernel.
     pub(super) fn of(image: &[u8]) -> Option<Self> {
         let mut resources = Self::default();
         let mut has_registers = false;
