@@ -1,5 +1,7 @@
 //! The layouts of an attention's arrays, as arguments of its kernels.
 
+use smallvec::SmallVec;
+
 use super::super::walk::Numbering;
 use crate::array::{DType, Layout, Shape};
 use crate::device::DevicePtr;
@@ -136,37 +138,53 @@ impl AttentionArguments {
         }
     }
 
-    pub(super) fn addresses(&mut self, addresses: impl IntoIterator<Item = DevicePtr>) {
+    pub(super) fn addresses(&mut self, addresses: &[DevicePtr]) {
         for address in addresses {
             self.arguments.push(address.0);
         }
     }
 
-    /// Adds the offsets of each head in `K` arrays.
-    pub(super) fn heads<const K: usize>(&mut self, arrays: [&HeadMatrices; K]) {
-        let walk = Layout::walk(arrays.map(|array| &array.heads));
-        self.numbering.push(&mut self.arguments, &walk);
+    /// Adds the offsets of each head in several arrays.
+    pub(super) fn heads(&mut self, arrays: &[&HeadMatrices]) {
+        let layouts: SmallVec<[Layout; 7]> = arrays.iter().map(|array| array.heads).collect();
+        self.offsets(&layouts);
     }
 
     /// Adds the offsets of the first head of each group, and the distances of the heads of a group
     /// from the first.
-    pub(super) fn groups<const K: usize, const W: usize>(
+    pub(super) fn groups(
         &mut self,
         groups: &SharingGroups,
-        arrays: [&HeadMatrices; K],
-        within: [&HeadMatrices; W],
+        arrays: &[&HeadMatrices],
+        within: &[&HeadMatrices],
     ) {
-        let first = arrays.map(|array| array.first_along(&groups.all));
-        let walk = Layout::walk(first.each_ref());
-        self.numbering.push(&mut self.arguments, &walk);
-        let apart = within.map(|array| array.first_along(&groups.within).starting_at(0));
-        let walk = Layout::walk(apart.each_ref());
-        self.numbering.push(&mut self.arguments, &walk);
+        let first = arrays.iter().map(|array| array.first_along(&groups.all));
+        self.offsets(&first.collect::<SmallVec<[Layout; 7]>>());
+        let apart = within
+            .iter()
+            .map(|array| array.first_along(&groups.within).starting_at(0));
+        self.offsets(&apart.collect::<SmallVec<[Layout; 7]>>());
         self.lengths[7] = groups.within.dims().iter().product::<usize>() as u32;
     }
 
+    /// Adds the kernel's `Walk` over layouts of one shape.
+    fn offsets(&mut self, layouts: &[Layout]) {
+        let mut numbers: Vec<u64> = layouts.iter().map(|own| own.offset() as u64).collect();
+        let dims = layouts[0].dims();
+        for _ in dims.len()..self.numbering.rank() {
+            numbers.push(1);
+            numbers.resize(numbers.len() + 2 + layouts.len(), 0);
+        }
+        for (axis, &length) in dims.iter().enumerate() {
+            // A kernel divides numbers of 64 bits without a multiplier and a shift.
+            numbers.extend([length as u64, 0, 0]);
+            numbers.extend(layouts.iter().map(|own| own.strides()[axis] as u64));
+        }
+        self.numbering.push_numbers(&mut self.arguments, &numbers);
+    }
+
     /// Adds the steps of each array.
-    pub(super) fn steps<'a>(&mut self, arrays: impl IntoIterator<Item = &'a HeadMatrices>) {
+    pub(super) fn steps(&mut self, arrays: &[&HeadMatrices]) {
         for array in arrays {
             let steps = array.steps.map(|step| step as u64);
             self.arguments.push_all(steps);

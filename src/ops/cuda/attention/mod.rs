@@ -79,15 +79,15 @@ pub(in crate::ops) fn attended(
         softmax = Some(computed(order.device, DType::F32, &shape, |rows| {
             let [q, k, v] = &matrices;
             let mut arguments = AttentionArguments::new(sizes, is_causal);
-            arguments.addresses([
+            arguments.addresses(&[
                 q.address,
                 k.address,
                 v.address,
                 target.address,
                 rows.address,
             ]);
-            arguments.heads([q, k, v, &target]);
-            arguments.steps([q, k, v, &target]);
+            arguments.heads(&[q, k, v, &target]);
+            arguments.steps(&[q, k, v, &target]);
             let heads = sizes.head_count();
             launch(
                 workspace,
@@ -134,11 +134,11 @@ pub(in crate::ops) fn gradients_of_attention(
     });
 
     let mut arguments = AttentionArguments::new(sizes, is_causal);
-    arguments.addresses([q_address, k_address, v_address, of_result.address]);
-    arguments.addresses([of_gradient_address, softmax, means, q_target.address]);
+    arguments.addresses(&[q_address, k_address, v_address, of_result.address]);
+    arguments.addresses(&[of_gradient_address, softmax, means, q_target.address]);
     let matrices = [&of_q, &of_k, &of_v, &of_result, &of_gradient, &q_target];
-    arguments.heads(matrices);
-    arguments.steps(matrices);
+    arguments.heads(&matrices);
+    arguments.steps(&matrices);
     let heads = sizes.head_count();
     launch(
         workspace,
@@ -151,16 +151,16 @@ pub(in crate::ops) fn gradients_of_attention(
     let places = HeadMatrices::of_queries(sizes);
     for pass in AttentionPass::of_keys_and_values(sizes) {
         let mut arguments = AttentionArguments::new(sizes, is_causal);
-        arguments.addresses(read.map(|own| own.address));
-        arguments.addresses([softmax, means, k_target.address, v_target.address]);
+        arguments.addresses(&read.map(|own| own.address));
+        arguments.addresses(&[softmax, means, k_target.address, v_target.address]);
         let matrices = [&of_q, &of_k, &of_v, &of_gradient, &k_target, &v_target];
         let [q, k, v, gradient, of_k, of_v] = matrices;
         arguments.groups(
             &groups,
-            [q, k, v, gradient, of_k, of_v, &places],
-            [q, gradient, &places],
+            &[q, k, v, gradient, of_k, of_v, &places],
+            &[q, gradient, &places],
         );
-        arguments.steps(matrices);
+        arguments.steps(&matrices);
         launch(workspace, *pass, (groups.count(), sizes), &read, arguments)?;
     }
     Ok(targets)
