@@ -8,6 +8,10 @@ use crate::ops::descriptors::AttentionSizes;
 
 /// Returns the result of an attention, and an array from which [`gradients`] computes the weights.
 /// Returns `None` if the device has no kernels for the operands.
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(unused_variables, reason = "the host has no fused attention")
+)]
 #[track_caller]
 pub(super) fn attended(
     operands: [&AnyArray; 3],
@@ -29,6 +33,10 @@ pub(super) fn attended(
 
 /// Returns the gradients of q, k and v. `arrays` are these three arrays, the two results of
 /// [`attended`], and the gradient of the first result.
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(unused_variables, reason = "the host has no fused attention")
+)]
 #[track_caller]
 pub(super) fn gradients(
     arrays: [&AnyArray; 6],
