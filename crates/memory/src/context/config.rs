@@ -53,9 +53,9 @@ pub struct DeviceConfig {
     pub time_phases: bool,
     /// The policy of caches without a configuration.
     pub policy: Policy,
-    /// True to let `matmul` of `f32` round its operands to TF32 (11 significant bits instead of
-    /// 24). TF32 is several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. The
-    /// option is off by default, and has no effect on the host.
+    /// True to let `matmul` and `attention` of `f32` round their operands to TF32 (11 significant
+    /// bits instead of 24). TF32 is several times as fast on NVIDIA GPUs since Ampere. Sums stay in
+    /// `f32`. The option is off by default, and has no effect on the host.
     pub tf32: bool,
     /// The maximum time that a request waits for idle memory of threads inside scopes; 1 second by
     /// default. After this time, the request fails. A thread inside a scope releases its idle

@@ -22,21 +22,15 @@ pub(super) struct HeadMatrices {
 }
 
 impl HeadMatrices {
-    /// Returns the matrices of `layout` in the memory at `address`.
-    pub(super) fn new(address: DevicePtr, layout: &Layout, dtype: DType) -> Self {
-        let (heads, matrix) = layout.split_at(layout.ndim() - 2);
-        Self {
-            address,
-            dtype,
-            heads,
-            steps: [matrix.strides()[0], matrix.strides()[1]],
-            columns: matrix.dims()[1],
-        }
+    /// Returns the matrices in the last two axes of an array.
+    pub(super) fn new(array: Operand<'_>) -> Self {
+        let address = DevicePtr(array.buffer.address());
+        Self::at(address, array.layout, array.dtype)
     }
 
     /// Returns the matrices of an array, broadcast to `heads`.
     pub(super) fn of(array: Operand<'_>, heads: &Shape) -> Self {
-        let own = Self::new(DevicePtr(array.buffer.address()), array.layout, array.dtype);
+        let own = Self::new(array);
         let heads = own.heads.broadcast_to(heads);
         Self {
             heads: heads.expect("the sizes were computed from the array's shape"),
@@ -47,7 +41,18 @@ impl HeadMatrices {
     /// Returns the place of each query in an array of one element per query.
     pub(super) fn of_queries(sizes: &AttentionSizes) -> Self {
         let layout = Layout::row_major(&sizes.shape(sizes.queries, 1));
-        Self::new(DevicePtr(0), &layout, DType::F32)
+        Self::at(DevicePtr(0), &layout, DType::F32)
+    }
+
+    fn at(address: DevicePtr, layout: &Layout, dtype: DType) -> Self {
+        let (heads, matrix) = layout.split_at(layout.ndim() - 2);
+        Self {
+            address,
+            dtype,
+            heads,
+            steps: [matrix.strides()[0], matrix.strides()[1]],
+            columns: matrix.dims()[1],
+        }
     }
 
     /// Returns the heads at index 0 of all axes that have length 1 in `heads`.

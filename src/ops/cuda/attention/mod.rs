@@ -19,7 +19,7 @@ use std::panic::Location;
 
 use smallvec::SmallVec;
 
-use super::memory::{address_of, allocate_for, computed, laid_out};
+use super::memory::{address_of, allocate_for};
 use super::workspace::Workspace;
 use crate::array::{AnyArray, DType, Layout, MAX_RANK, Shape};
 use crate::context::Device;
@@ -41,18 +41,16 @@ fn is_fused(gpu: &Cuda, dtype: DType, sizes: &AttentionSizes) -> bool {
     if i32::try_from(sizes.queries.max(sizes.keys)).is_err() {
         return false;
     }
-    let passes = [
-        AttentionPass::Forward,
-        AttentionPass::OfQueries,
-        AttentionPass::OfKeys,
-        AttentionPass::OfBoth,
-    ];
     let heads = sizes.head_count();
-    let is_possible = |pass| {
-        let kernel = AttentionKernel::new(pass, products, sizes)?;
-        (kernel.shared_bytes() <= gpu.shared_bytes()).then(|| kernel.blocks(heads, sizes))?
+    let is_possible = |pass: &AttentionPass| {
+        let kernel = AttentionKernel::new(*pass, products, sizes);
+        kernel.is_some_and(|kernel| {
+            kernel.shared_bytes() <= gpu.shared_bytes() && kernel.blocks(heads, sizes).is_some()
+        })
     };
-    passes.into_iter().all(|pass| is_possible(pass).is_some())
+    let first = [AttentionPass::Forward, AttentionPass::OfQueries];
+    let mut passes = first.iter().chain(AttentionPass::of_keys_and_values(sizes));
+    passes.all(is_possible)
 }
 
 /// Returns the attention of `[q, k, v]`, and the softmax of each query as an array of shape
@@ -70,36 +68,19 @@ pub(in crate::ops) fn attended(
     if !is_fused(order.gpu, q.dtype, sizes) {
         return Ok(None);
     }
-    let layout = result_layout(q, sizes)?;
-    let mut softmax = None;
-    let result = laid_out(order.device, q.dtype, layout, |output| {
-        let matrices = [q, k, v].map(|array| HeadMatrices::of(array.operand(), &sizes.heads));
-        let target = HeadMatrices::new(output.address, &layout, q.dtype);
-        let shape = sizes.shape(sizes.queries, 2);
-        softmax = Some(computed(order.device, DType::F32, &shape, |rows| {
-            let [q, k, v] = &matrices;
-            let mut arguments = AttentionArguments::new(sizes, is_causal);
-            arguments.addresses(&[
-                q.address,
-                k.address,
-                v.address,
-                target.address,
-                rows.address,
-            ]);
-            arguments.heads(&[q, k, v, &target]);
-            arguments.steps(&[q, k, v, &target]);
-            let heads = sizes.head_count();
-            launch(
-                workspace,
-                AttentionPass::Forward,
-                (heads, sizes),
-                &matrices,
-                arguments,
-            )
-        })?);
-        Ok(())
-    })?;
-    let softmax = softmax.expect("the result has elements");
+    let rows = Layout::contiguous(&sizes.shape(sizes.queries, 2))?;
+    let result = allocated(order.device, q.dtype, result_layout(q, sizes)?)?;
+    let softmax = allocated(order.device, DType::F32, rows)?;
+    let read = [q, k, v].map(|array| HeadMatrices::of(array.operand(), &sizes.heads));
+    let target = HeadMatrices::of(result.operand(), &sizes.heads);
+    let [q, k, v] = &read;
+    let mut arguments = AttentionArguments::new(sizes, is_causal);
+    arguments.addresses(&[q.address, k.address, v.address, target.address]);
+    arguments.addresses(&[address_of(softmax.operand())]);
+    arguments.heads(&[q, k, v, &target]);
+    arguments.steps(&[q, k, v, &target]);
+    let heads = (sizes.head_count(), sizes);
+    launch(workspace, AttentionPass::Forward, heads, &read, arguments)?;
     Ok(Some([result, softmax]))
 }
 
@@ -128,10 +109,8 @@ pub(in crate::ops) fn gradients_of_attention(
 
     let groups = SharingGroups::of(&of_k, &of_v);
     let targets = gradient_arrays(order.device, [q, k, v], sizes, &groups)?;
-    let [q_target, k_target, v_target] = targets.each_ref().map(|target| {
-        let address = DevicePtr(target.buffer.address());
-        HeadMatrices::new(address, &target.layout, target.dtype)
-    });
+    let [q_target, k_target, v_target] =
+        (targets.each_ref()).map(|target| HeadMatrices::new(target.operand()));
 
     let mut arguments = AttentionArguments::new(sizes, is_causal);
     arguments.addresses(&[q_address, k_address, v_address, of_result.address]);
@@ -176,19 +155,14 @@ fn gradient_arrays(
     groups: &SharingGroups,
 ) -> Result<[AnyArray; 3]> {
     let dtype = operands[0].dtype;
-    let call_site = Location::caller();
-    let allocate = |layout: &Layout| {
-        let (buffer, _) = allocate_for(device, layout, dtype.size_bytes(), call_site)?;
-        Result::Ok(buffer)
-    };
     if let Some((whole, parts)) = parts_of_one(operands) {
-        let buffer = allocate(&whole)?;
-        return Ok(parts.map(|layout| AnyArray::new(buffer.share(), layout, dtype)));
+        let whole = allocated(device, dtype, whole)?;
+        return Ok(parts.map(|layout| whole.viewed(layout)));
     }
     let of = |heads: &Shape, rows: usize, columns: usize| {
         let lengths = heads.dims().iter().copied();
         let layout = Layout::contiguous(&lengths.chain([rows, columns]).collect())?;
-        Ok(AnyArray::new(allocate(&layout)?, layout, dtype))
+        allocated(device, dtype, layout)
     };
     Ok([
         of(&sizes.heads, sizes.queries, sizes.depth)?,
@@ -197,8 +171,20 @@ fn gradient_arrays(
     ])
 }
 
-/// Returns the layout of a tracked array, and the layouts of the operands in it, if the operands
-/// are three parts of the array at equal distances, and the array has no other elements.
+/// Allocates an array, which a kernel must write. `layout` must be dense from index 0.
+#[track_caller]
+fn allocated(device: &Device, dtype: DType, layout: Layout) -> Result<AnyArray> {
+    let call_site = Location::caller();
+    let (buffer, _) = allocate_for(device, &layout, dtype.size_bytes(), call_site)?;
+    Ok(AnyArray {
+        buffer,
+        layout,
+        dtype,
+    })
+}
+
+/// Returns the layout of a tracked array, and the layouts of the operands in it. Returns `None`
+/// unless the array consists of the operands, which lie at equal distances.
 fn parts_of_one(operands: [&AnyArray; 3]) -> Option<(Layout, [Layout; 3])> {
     let [q, k, v] = operands;
     let (shape, strides) = (q.shape(), q.layout.strides());

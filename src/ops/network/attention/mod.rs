@@ -41,19 +41,19 @@ const CUDA_SCORES_BYTES: usize = 32 << 20;
 ///
 /// The scores of all heads are never stored together:
 ///
-/// - On a CUDA device, scores are never in memory, and the gradient saves 8 bytes per query beside
-///   the operands and the result. Sums and the softmax are in `f32`. Tensor cores multiply `f16`
-///   and `bf16`, and round the weights and their gradients to the operands' type first. `f32` is
-///   rounded only if [`DeviceConfig::tf32`](crate::DeviceConfig::tf32) allows it. Results are
-///   equal in every run. This holds for `f32`, and from compute capability 8.0 on for `f16` and
-///   `bf16`, if heads have at most 256 columns.
+/// - Fused kernels never store scores. The gradient saves 8 bytes per query beside the operands and
+///   the result. Sums and the softmax are in `f32`. Tensor cores multiply `f16` and `bf16`, and
+///   round the weights and their gradients to the operands' type first. `f32` is rounded only if
+///   [`DeviceConfig::tf32`](crate::DeviceConfig::tf32) allows it. Results are equal in every run.
+///   CUDA devices have fused kernels for `f32`, and from compute capability 8.0 on for `f16` and
+///   `bf16`. Heads have at most 256 columns, or fewer if the device has little shared memory.
 /// - Otherwise, the computation is divided into blocks of heads, and of queries if one head has too
 ///   many queries. The scores and weights of a block together have at most 64 MiB, unless a single
-///   query has more. `f16` and `bf16` are computed in `f32`. Second derivatives are computed in
-///   this way on every device. The blocks do not depend on the threads or the free memory.
+///   query has more. `f16` and `bf16` are computed in `f32`. The blocks do not depend on the
+///   threads or the free memory. Second derivatives are computed in this way on every device.
 ///
-/// If the heads of `q` lie inside of its rows in memory, so do the heads of the result on a CUDA
-/// device: then `swap_axes` and `reshape` join the heads without a copy.
+/// If the heads of `q` lie inside of its rows in memory, so do the heads of a fused result. Then
+/// `swap_axes` and `reshape` join the heads without a copy.
 ///
 /// Vaswani et al., ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), 2017. The
 /// kernels are as in Dao, ["FlashAttention-2"](https://arxiv.org/abs/2307.08691), 2023, the blocks

@@ -5,7 +5,7 @@ use cachescope::ndarray::s;
 use cachescope::{Array, Device, Float, Result, attention};
 use half::{bf16, f16};
 
-use super::{Operands, case};
+use super::{Operands, case, own_device};
 
 /// Returns a contiguous copy.
 fn copied<T: Float>(array: &Array<T>) -> Result<Array<T>> {
@@ -61,7 +61,7 @@ fn strided_operands_are_contiguous_ones() -> Result<()> {
 /// If the heads of q lie inside of its rows, a layer joins the heads of the result without a copy.
 #[test]
 fn results_are_laid_out_like_queries() -> Result<()> {
-    let device = Device::cuda(0)?;
+    let device = own_device()?;
     let _guard = device.enter();
     let joint = Array::<bf16>::randn([2, 9, 4, 32])?;
     let heads = joint.swap_axes(1, 2)?;
@@ -73,6 +73,27 @@ fn results_are_laid_out_like_queries() -> Result<()> {
     let copies = copied(&heads)?;
     let expected = attention(&copies, &copies, &copies, false)?;
     assert_eq!(joined, expected.swap_axes(1, 2)?.reshape([2, 9, 128])?);
+    Ok(())
+}
+
+/// Keys and values that are broadcast views have the gradients of keys and values that heads share.
+#[test]
+fn broadcast_views_share_their_gradient() -> Result<()> {
+    let device = Device::cuda(0)?;
+    let _guard = device.enter();
+    let q = Array::<f32>::randn([2, 3, 20, 16])?;
+    let k = Array::<f32>::randn([2, 1, 30, 16])?;
+    let of = |is_view: bool| {
+        let (_, gradient) = value_and_grad(&k, |k| {
+            let k = match is_view {
+                true => k.broadcast_to([2, 3, 30, 16])?,
+                false => k.clone(),
+            };
+            attention(&q, &k, &k, true)?.square().sum()
+        })?;
+        gradient.to_vec()
+    };
+    assert_eq!(of(true)?, of(false)?);
     Ok(())
 }
 

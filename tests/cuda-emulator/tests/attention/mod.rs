@@ -5,7 +5,12 @@ mod edges;
 mod work;
 
 use cachescope::grad::value_and_grad;
-use cachescope::{Array, Device, Float, Generator, Result, attention};
+use cachescope::{Array, Device, DeviceConfig, Float, Generator, Result, attention};
+
+/// Returns a device whose memory no concurrent test uses.
+fn own_device() -> Result<Device> {
+    Device::cuda_with(0, DeviceConfig::default())
+}
 
 /// The operands of an attention, and the weights of a loss that sums the weighted result.
 #[derive(Clone, Debug)]
@@ -32,9 +37,13 @@ struct Case {
     causal: bool,
 }
 
-/// A case with the same heads in all operands.
-fn case(heads: &'static [usize], lengths: [usize; 2], widths: [usize; 2], causal: bool) -> Case {
-    let ([queries, keys], [depth, width]) = (lengths, widths);
+/// Returns a case with the same heads in all operands.
+const fn case(
+    heads: &'static [usize],
+    [queries, keys]: [usize; 2],
+    [depth, width]: [usize; 2],
+    causal: bool,
+) -> Case {
     Case {
         heads: [heads; 3],
         queries,

@@ -4,6 +4,8 @@ use cachescope::grad::value_and_grad;
 use cachescope::{Array, Device, Result, attention};
 use half::bf16;
 
+use super::own_device;
+
 /// Returns the peak of a gradient of attention, beyond what was live before.
 fn peak(device: &Device, length: usize) -> Result<u64> {
     let joint = Array::<bf16>::randn([2, length, 32])?;
@@ -16,7 +18,7 @@ fn peak(device: &Device, length: usize) -> Result<u64> {
 /// The scores of 512 queries would take 16 times as much memory as the scores of 128 queries.
 #[test]
 fn memory_grows_by_the_length() -> Result<()> {
-    let device = Device::cuda(0)?;
+    let device = own_device()?;
     let _guard = device.enter();
     peak(&device, 64)?;
     let (short, long) = (peak(&device, 128)?, peak(&device, 512)?);
@@ -28,7 +30,7 @@ fn memory_grows_by_the_length() -> Result<()> {
 /// each head would take eight times as much memory.
 #[test]
 fn shared_keys_have_one_gradient() -> Result<()> {
-    let device = Device::cuda(0)?;
+    let device = own_device()?;
     let _guard = device.enter();
     let q = Array::<bf16>::randn([2, 8, 128, 64])?;
     let k = Array::<bf16>::randn([2, 1, 128, 64])?;
