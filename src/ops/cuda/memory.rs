@@ -44,11 +44,22 @@ pub(super) fn laid_out(
     layout: Layout,
     write: impl FnOnce(Output) -> Result<()>,
 ) -> Result<AnyArray> {
-    let call_site = Location::caller();
-    let (buffer, output) = allocate_for(device, &layout, dtype.size_bytes(), call_site)?;
+    let array = allocated(device, dtype, layout)?;
+    let output = Output {
+        address: DevicePtr(array.buffer.address()),
+        count: array.len(),
+    };
     if output.count > 0 {
         write(output)?;
     }
+    Ok(array)
+}
+
+/// Allocates an array, which a kernel must write. `layout` must be dense from index 0.
+#[track_caller]
+pub(super) fn allocated(device: &Device, dtype: DType, layout: Layout) -> Result<AnyArray> {
+    let call_site = Location::caller();
+    let (buffer, _) = allocate_for(device, &layout, dtype.size_bytes(), call_site)?;
     Ok(AnyArray {
         buffer,
         layout,

@@ -15,11 +15,9 @@ mod layout;
 mod tests;
 mod tiles;
 
-use std::panic::Location;
-
 use smallvec::SmallVec;
 
-use super::memory::{address_of, allocate_for};
+use super::memory::{address_of, allocated};
 use super::workspace::Workspace;
 use crate::array::{AnyArray, DType, Layout, MAX_RANK, Shape};
 use crate::context::Device;
@@ -169,18 +167,6 @@ fn gradient_arrays(
         of(&groups.all, sizes.keys, sizes.depth)?,
         of(&groups.all, sizes.keys, sizes.width)?,
     ])
-}
-
-/// Allocates an array, which a kernel must write. `layout` must be dense from index 0.
-#[track_caller]
-fn allocated(device: &Device, dtype: DType, layout: Layout) -> Result<AnyArray> {
-    let call_site = Location::caller();
-    let (buffer, _) = allocate_for(device, &layout, dtype.size_bytes(), call_site)?;
-    Ok(AnyArray {
-        buffer,
-        layout,
-        dtype,
-    })
 }
 
 /// Returns the layout of a tracked array, and the layouts of the operands in it. Returns `None`
