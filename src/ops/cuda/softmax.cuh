@@ -2,8 +2,8 @@
 // process a line, and read and write it once. `CS_LOG` selects the logarithm. With `CS_PACKED`,
 // lines are whole packs, which are read and written at once. A thread has at most `CS_HELD` units.
 //
-// The source that includes this file must define `T`, `I`, `element`, `Operands` and `index_t` of
-// the expression, and `A`, the type of the computation.
+// The source that includes this file must include `merged.cuh`. It must define `T`, `I`, `element`,
+// `Operands` and `index_t` of the expression, and `A`, the type of the computation.
 
 struct cs_lines {
     u64 length, lines, lanes;
@@ -11,36 +11,6 @@ struct cs_lines {
 
 // Returns the larger number; NaN if either is NaN.
 CS_FN A cs_larger(A a, A b) { return b > a || b != b ? b : a; }
-
-// Returns the largest value of all `lanes` threads of a line, to each of them. `room` has an
-// element for each warp.
-CS_FN A cs_largest_of(A value, u32 lanes, A* room) {
-    const u32 width = lanes < 32 ? lanes : 32;
-    for (u32 apart = width / 2; apart > 0; apart /= 2) {
-        value = cs_larger(value, cs_across(value, apart, width));
-    }
-    if (lanes <= 32) return value;
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = room[0];
-    for (u32 warp = 1; warp < CS_THREADS / 32; ++warp) value = cs_larger(value, room[warp]);
-    return value;
-}
-
-CS_FN f64 cs_sum_of_all(f64 value, u32 lanes, f64* room) {
-    const u32 width = lanes < 32 ? lanes : 32;
-    for (u32 apart = width / 2; apart > 0; apart /= 2) {
-        value += cs_across(value, apart, width);
-    }
-    if (lanes <= 32) return value;
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = room[0];
-    for (u32 warp = 1; warp < CS_THREADS / 32; ++warp) value += room[warp];
-    return value;
-}
 
 #if CS_PACKED
 #define CS_UNIT CS_WIDTH
@@ -92,7 +62,8 @@ kernel(const Operands operands, const cs_lines all, I* results) {
                 most = cs_larger(most, own[k][j]);
             }
         }
-        most = cs_largest_of(most, lanes, most_room);
+        most = cs_merged_across<CS_THREADS / 32>(
+            most, lanes, most_room, [](A a, A b) { return cs_larger(a, b); });
         A sum = 0;
 #pragma unroll
         for (u32 k = 0; k < CS_HELD; ++k) {
@@ -105,7 +76,8 @@ kernel(const Operands operands, const cs_lines all, I* results) {
                 sum += exponential;
             }
         }
-        const f64 total = cs_sum_of_all((f64)sum, lanes, sum_room);
+        const f64 total = cs_merged_across<CS_THREADS / 32>(
+            (f64)sum, lanes, sum_room, [](f64 a, f64 b) { return a + b; });
 #if CS_LOG
         const A divisor = (A)log(total);
 #else

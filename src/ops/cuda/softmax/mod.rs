@@ -25,6 +25,7 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::CudaOrder;
 use cachescope_kernels::reduce::Logsumexp;
 
+const MERGED: &str = include_str!("../merged.cuh");
 const LANES: &str = include_str!("../softmax.cuh");
 const PARTS: &str = include_str!("../softmax_parts.cuh");
 const NORMAL: &str = include_str!("../normal.cuh");
@@ -209,7 +210,12 @@ fn lanes_text(
         "#define CS_PACKED {packed}\n#define CS_HELD {}\n",
         split.held
     );
-    text(program, kind, split.block as u32, &(before + LANES))
+    text(
+        program,
+        kind,
+        split.block as u32,
+        &(before + MERGED + LANES),
+    )
 }
 
 /// Returns the source of a kernel over long lanes. If `writes`, the kernel writes the results.
