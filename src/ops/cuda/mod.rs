@@ -27,6 +27,7 @@ mod launch;
 #[cfg(feature = "linalg")]
 mod linalg;
 mod memory;
+mod norms;
 mod prelude;
 mod products;
 mod program;
@@ -55,6 +56,7 @@ pub(super) use indexed::{marked, picked, reported};
 pub(super) use linalg::{
     cholesky_factors, eigenvalues, inverted, lu_factors, qr_factors, singular_values, solved,
 };
+pub(super) use norms::{gradients_of_norm, norm_of_rows};
 pub(super) use products::{add_stacks, multiply, multiply_into, multiply_stacks};
 pub(super) use reduce::{ReductionKernels, reduce};
 pub(super) use regions::{on_diagonal, padded, triangular};

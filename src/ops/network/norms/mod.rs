@@ -1,5 +1,6 @@
 //! The normalizations of neural networks, along the last axis or over groups of channels.
 
+mod fused;
 mod groups;
 mod scale;
 
@@ -16,9 +17,10 @@ use scale::{centre_and_scale, root_mean_square_scale};
 impl<T: Float> Array<T> {
     /// Returns (x − mean) / √(var + epsilon) · weight + bias along the last axis. This is PyTorch's
     /// `layer_norm`. The variance divides by the axis's length. `weight` and `bias` have this
-    /// length. `f16` and `bf16` are computed in `f32`. On the host, a row whose squares leave the
-    /// range of the accumulation type is scaled first. On a CUDA device, the result of an infinite
-    /// variance is 0 or NaN.
+    /// length. `f16` and `bf16` are computed in `f32`. A row whose squares leave the range of the
+    /// accumulation type is scaled first. On a CUDA device, rows that are strided, or longer than
+    /// 8,192 elements (4,096 of `f64`), are not scaled: the result of an infinite variance is 0 or
+    /// NaN.
     ///
     /// Lei Ba, Kiros and Hinton, ["Layer Normalization"](https://arxiv.org/abs/1607.06450), 2016.
     ///
@@ -142,6 +144,9 @@ type RowMoments = (Option<AnyArray>, AnyArray);
 /// returns the mean and the factor of each row.
 #[track_caller]
 fn normalized(operands: &[&AnyArray], epsilon: f64) -> Result<(AnyArray, RowMoments)> {
+    if let Some(fused) = fused::normalized(operands, epsilon)? {
+        return Ok(fused);
+    }
     let (x, weight) = (widened(operands[0]), widened(operands[1]));
     let dtype = operands[0].dtype;
     let Some(bias) = operands.get(2) else {
@@ -189,6 +194,13 @@ impl NormalizedRows {
     /// mean(a) − n mean(a n)). For `rms_norm`, it is scale (a − n mean(a n)).
     #[track_caller]
     fn back(&self, x: &AnyArray, gradient: &AnyArray) -> Result<Vec<AnyArray>> {
+        // The kernels are not tracked.
+        if !is_any_tracked(&[x, &self.weight, gradient])? {
+            let moments = (self.mean.as_ref(), &self.scale);
+            if let Some(fused) = fused::gradients([x, &self.weight, gradient], moments)? {
+                return Ok(fused);
+            }
+        }
         let (width, height) = (self.weight.len(), self.scale.len());
         let rows = |array: &AnyArray| array.reshape(&[height, width].into());
         let columns = |array: AnyArray| array.reshape(&[height, 1].into());

@@ -15,21 +15,6 @@ const TILE: u64 = 64;
 /// The bytes of an operand of one head.
 const MATRIX: u64 = LENGTH * WIDTH * 2;
 
-/// Returns the launches and products of `work`, and the bytes that its kernels read and write.
-fn of(lock: &EmulatorLock, device: &Device, work: &dyn Fn() -> Result<()>) -> Result<[u64; 3]> {
-    work()?; // Compiles the kernels.
-    let count = || {
-        device.synchronize()?;
-        let products = "cublasGemmStridedBatchedEx";
-        let calls = ["cuLaunchKernel", products].map(|name| lock.control.calls_of(name));
-        Result::Ok([calls[0], calls[1], lock.control.kernel_bytes()])
-    };
-    let before = count()?;
-    work()?;
-    let after = count()?;
-    Ok([0, 1, 2].map(|at| after[at] - before[at]))
-}
-
 /// A block reads its queries once, and all keys and values once.
 #[test]
 fn attention_reads_keys_and_values_once_per_tile_of_queries() -> Result<()> {
@@ -39,13 +24,13 @@ fn attention_reads_keys_and_values_once_per_tile_of_queries() -> Result<()> {
     let [q, k, v] = [0; 3].map(|_| Array::<bf16>::randn([2, 256, 64]));
     let (q, k, v) = (q?, k?, v?);
     let [launches, products, bytes] =
-        of(&lock, &device, &|| attention(&q, &k, &v, false).map(drop))?;
+        lock.costs_of(&device, &|| attention(&q, &k, &v, false).map(drop))?;
     assert_eq!((launches, products), (1, 0));
     // A query's softmax has 8 bytes.
     let expected = HEADS * (MATRIX * (1 + 2 * LENGTH / TILE) + MATRIX + LENGTH * 8);
     assert_eq!(bytes, expected);
     // A causal attention reads half of the tiles, and those on the diagonal.
-    let [_, _, bytes] = of(&lock, &device, &|| attention(&q, &k, &v, true).map(drop))?;
+    let [_, _, bytes] = lock.costs_of(&device, &|| attention(&q, &k, &v, true).map(drop))?;
     let tiles = LENGTH / TILE * (LENGTH / TILE + 1) / 2;
     let expected = HEADS * (MATRIX * 2 + 2 * tiles * TILE * WIDTH * 2 + LENGTH * 8);
     assert_eq!(bytes, expected);
@@ -60,11 +45,11 @@ fn a_gradient_of_attention_has_two_more_launches() -> Result<()> {
     let _guard = device.enter();
     let of_operand = || Array::<bf16>::randn([2, 256, 64]);
     let operands = (of_operand()?, of_operand()?, of_operand()?);
-    let [launches, products, bytes] = of(&lock, &device, &|| {
+    let [launches, products, bytes] = lock.costs_of(&device, &|| {
         let gradients = value_and_grad(&operands, |(q, k, v)| attention(q, k, v, false)?.sum());
         gradients.map(drop)
     })?;
-    let [without, _, rest] = of(&lock, &device, &|| {
+    let [without, _, rest] = lock.costs_of(&device, &|| {
         let loss = value_and_grad(&operands.0, |q| q.sum());
         loss.map(drop)
     })?;
@@ -90,9 +75,8 @@ fn gradients_of_parts_are_written_to_one_array() -> Result<()> {
         let part = |at: usize| joint.slice(s![.., .., at, .., ..])?.swap_axes(1, 2);
         attention(&part(0)?, &part(1)?, &part(2)?, true)?.sum()
     };
-    let [launches, _, _] = of(&lock, &device, &|| {
-        value_and_grad(&joint, of_parts).map(drop)
-    })?;
+    let [launches, _, _] =
+        lock.costs_of(&device, &|| value_and_grad(&joint, of_parts).map(drop))?;
     // The result, its sum, the gradient of the sum, and the two kernels of the gradient.
     assert_eq!(launches, 5);
     let (_, gradient) = value_and_grad(&joint, of_parts)?;

@@ -5,11 +5,13 @@ mod attention;
 mod clock;
 mod growth;
 mod half;
+mod norms;
 mod warm;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use cachescope::{Device, Result};
 use cuda_emulator::Control;
 
 /// Prepares the process before `main`. Loads the emulator, and sets a separate cache for kernels
@@ -70,6 +72,21 @@ impl EmulatorLock {
             .iter()
             .map(|&name| (name, self.control.calls_of(name)));
         calls.filter(|&(_, count)| count > 0).collect()
+    }
+
+    /// Returns the launches and products of `work`, and the bytes that its kernels read and write.
+    fn costs_of(&self, device: &Device, work: &dyn Fn() -> Result<()>) -> Result<[u64; 3]> {
+        work()?; // Compiles the kernels.
+        let count = || {
+            device.synchronize()?;
+            let products = "cublasGemmStridedBatchedEx";
+            let calls = ["cuLaunchKernel", products].map(|name| self.control.calls_of(name));
+            Result::Ok([calls[0], calls[1], self.control.kernel_bytes()])
+        };
+        let before = count()?;
+        work()?;
+        let after = count()?;
+        Ok([0, 1, 2].map(|at| after[at] - before[at]))
     }
 
     /// Returns the host's virtual time in microseconds.

@@ -11,6 +11,7 @@ mod interpolation;
 mod locations;
 mod model;
 mod networks;
+mod norm_rows;
 mod parts;
 mod picking;
 mod policies;
