@@ -34,8 +34,11 @@ BROKEN = ("CUDA error", "CUDA_ERROR", "unusable")
 # What PyTorch says of a backend that it does not have for a shape or a device.
 UNAVAILABLE = ("No viable backend", "No available kernel")
 
-# Settings of the environment, such as NAME=1 NAME=2, under each of which attention is also timed.
-VARIANTS = os.environ.get("ATTENTION_VARIANTS", "").split()
+# Settings of the environment under each of which attention is also timed: the sizes of its tiles.
+TILES = "CACHESCOPE_ATTENTION_TILES="
+VARIANTS = os.environ.get("ATTENTION_VARIANTS", " ".join(TILES + sizes for sizes in (
+    "forward:8x64,queries:8x32,keys:8x32", "forward:4x128,queries:4x32,keys:4x32", "forward:4x32,queries:2x64,keys:2x64",
+    "forward:8x128,queries:8x64,keys:8x64", "forward:2x64,queries:2x32,keys:2x32"))).split()
 
 LARGE = [("gpt", "gpt2"), ("gpt", "large"), ("cnn", "large"), ("gpt", "small"), ("gpt", "medium"), ("cnn", "medium")]
 W10 = [*LARGE, ("cnn", "small")]
@@ -57,13 +60,14 @@ def shapes(tiny):
 def variant_rows(tiny):
     """The shapes at which the variants of attention's kernels are compared, each checked before it is timed."""
     checks, timed = shapes(tiny)
-    is_compared = lambda shape: tiny or (",2048,causal" in shape and shape.startswith("bf16"))
+    is_compared = lambda shape: shape.startswith(("bf16,64,", "bf16,128,")) and shape.endswith(",causal")
+    timed = [shape for shape in filter(is_compared, timed) if tiny or ",2048," in shape]
+    if VARIANTS:
+        yield from (("own", "attention", {"shape": shape}) for shape in timed)
     for variant in VARIANTS:
-        for shape in checks:
-            if shape.startswith("bf16"):
-                yield "own", "check", {"shape": shape, "variant": variant}
-        for shape in filter(is_compared, timed):
-            yield "own", "attention", {"shape": shape, "variant": variant}
+        for shape in filter(is_compared, checks):
+            yield "own", "check", {"shape": shape, "variant": variant}
+        yield from (("own", "attention", {"shape": shape, "variant": variant}) for shape in timed)
 
 
 def attention_rows(tiny):

@@ -27,17 +27,22 @@ def rate(row, flops, name):
 
 
 def variants(rows):
-    """The fastest variant of attention's kernels for each shape."""
-    rows = [row for row in rows if row["kind"] == "attention" and row.get("variant")]
-    names = list(dict.fromkeys(row["variant"] for row in rows))
-    found = {(row["shape"], row["variant"]): row for row in rows}
+    """The fastest variant of attention's kernels for each shape and direction."""
+    rows = [row for row in rows if row["kind"] == "attention"]
+    shapes = {row["shape"] for row in rows if row.get("variant")}
+    rows = [row for row in rows if row["who"] == "own" and row["shape"] in shapes]
+    name_of = lambda row: (row.get("variant") or "=default").split("=", 1)[1]
+    names = list(dict.fromkeys(map(name_of, rows)))
+    found = {(row["shape"], name_of(row)): row for row in rows}
     body = []
-    for shape in sorted({row["shape"] for row in rows}, key=order):
-        times = {name: both(found[shape, name]) for name in names if (shape, name) in found}
-        cells = [number(times.get(name), 3) for name in names]
-        body.append([shape.replace(",", ", "), min(times, key=times.get), *cells])
-    text = "The time of both passes in milliseconds, by variant."
-    return ["### Variants", "", text, "", *table(["type, width, length, mask", "fastest", *names], body)] if body else []
+    for shape in sorted(shapes, key=order):
+        for direction in ("forward", "backward"):
+            times = {name: found[shape, name][f"{direction}_ms"] for name in names if (shape, name) in found}
+            cells = [number(times.get(name), 3) for name in names]
+            body.append([f"{shape.replace(',', ', ')}, {direction}", min(times, key=times.get), *cells])
+    text = "The time in milliseconds, by the sizes of tiles."
+    header = ["type, width, length, mask, direction", "fastest", *names]
+    return ["### Variants", "", text, "", *table(header, body)] if body else []
 
 
 def attention(rows):

@@ -29,6 +29,9 @@ echo "========= ERROR SUMMARY: 1 error"
 exit 1
 "#;
 
+const ATTENTION_VARIANTS: &str =
+    "CACHESCOPE_ATTENTION_TILES=forward:8x64 CACHESCOPE_ATTENTION_TILES=forward:2x32";
+
 /// Returns an executable with the given suites, each with two modules.
 fn well(suites: &str) -> String {
     format!(
@@ -108,7 +111,7 @@ impl Folder {
             .env("OUT", self.0.join("out"))
             .env("CUDA_HOME", self.0.join("cuda"))
             .env("TINY", "1")
-            .env("ATTENTION_VARIANTS", "VARIANT=1 VARIANT=2")
+            .env("ATTENTION_VARIANTS", ATTENTION_VARIANTS)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env_remove("RUST_TEST_THREADS")
             .output()
@@ -221,7 +224,7 @@ fn the_whole_kit_runs_on_the_emulated_device() {
     says(&said, "ok       own attention f32,32,64,full: forward_ms ");
     says(
         &said,
-        "ok       own attention bf16,64,64,causal VARIANT=2: ",
+        "ok       own attention bf16,64,64,causal CACHESCOPE_ATTENTION_TILES=forward:2x32: ",
     );
     says(&said, "NOT RUN  attention: 6 of 12 rows: no PyTorch");
     let (status, said) = folder.run_parts("next");
@@ -243,7 +246,11 @@ fn the_whole_kit_runs_on_the_emulated_device() {
     says(&said, "ok       defect, in an earlier call");
     let stored = fs::read_to_string(folder.0.join("out/halves.md")).unwrap();
     says(&stored, "| bf16, 64, 64, causal |");
-    says(&stored, "| bf16, 64, 64, causal | VARIANT=");
+    says(&stored, "| bf16, 64, 64, causal, backward | ");
+    says(
+        &stored,
+        "| fastest | default | forward:8x64 | forward:2x32 |",
+    );
     says(&stored, "| gpt2 tiny, bf16 |");
 }
 

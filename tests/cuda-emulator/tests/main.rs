@@ -28,6 +28,10 @@ const CUDA: Run = Run::cuda().always();
 /// The variable that forces the use of the emulator.
 const EMULATOR: (&str, &str) = ("CACHESCOPE_CUDA_EMULATOR", "1");
 
+/// The sizes of tiles that no device has by default.
+const OTHER_TILES: &str = "forward:2x64,queries:8x16,keys:1x32";
+const SIZES: &str = "its sizes are those of the default tiles";
+
 fn start() {
     cuda_emulator::start(Path::new(env!("CARGO_TARGET_TMPDIR")));
 }
@@ -54,7 +58,14 @@ static SUITES: [Suite; 16] = [
     suite("graph", &[CUDA]),
     suite("lending", &[CUDA]),
     suite("along", &[CUDA]),
-    suite("attention", &[CUDA]),
+    suite(
+        "attention",
+        &[
+            CUDA,
+            CUDA.with(&[("CACHESCOPE_ATTENTION_TILES", OTHER_TILES)])
+                .without(&[("edges::", SIZES), ("work::", SIZES)]),
+        ],
+    ),
     suite("elementwise", &[CUDA]),
     suite("indexing", &[CUDA]),
     suite("products", &[CUDA]),

@@ -11,6 +11,7 @@
 //! of keys per block. Both compute the scores again.
 
 mod layout;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -27,28 +28,31 @@ use crate::error::Result;
 use crate::ops::descriptors::AttentionSizes;
 use crate::ops::order::CudaOrder;
 use layout::{AttentionArguments, HeadMatrices, SharingGroups};
+use table::TileTable;
 use tiles::{AttentionKernel, AttentionPass, TileProducts};
 
 /// Returns whether kernels of this module compute attention with arrays of `dtype`, forward and
 /// backward.
-fn is_fused(gpu: &Cuda, dtype: DType, sizes: &AttentionSizes) -> bool {
+#[track_caller]
+fn is_fused(gpu: &Cuda, dtype: DType, sizes: &AttentionSizes) -> Result<bool> {
     let Some(products) = TileProducts::of(gpu, dtype) else {
-        return false;
+        return Ok(false);
     };
     // The kernels' lengths have 31 bits.
     if i32::try_from(sizes.queries.max(sizes.keys)).is_err() {
-        return false;
+        return Ok(false);
     }
+    let table = TileTable::of(gpu)?;
     let heads = sizes.head_count();
     let is_possible = |pass: &AttentionPass| {
-        let kernel = AttentionKernel::new(*pass, products, sizes);
+        let kernel = AttentionKernel::new(&table, *pass, products, sizes);
         kernel.is_some_and(|kernel| {
             kernel.shared_bytes() <= gpu.shared_bytes() && kernel.blocks(heads, sizes).is_some()
         })
     };
     let first = [AttentionPass::Forward, AttentionPass::OfQueries];
     let mut passes = first.iter().chain(AttentionPass::of_keys_and_values(sizes));
-    passes.all(is_possible)
+    Ok(passes.all(is_possible))
 }
 
 /// Returns the attention of `[q, k, v]`, and the softmax of each query as an array of shape
@@ -63,7 +67,7 @@ pub(in crate::ops) fn attended(
 ) -> Result<Option<[AnyArray; 2]>> {
     let workspace = Workspace::new(order);
     let [q, k, v] = operands;
-    if !is_fused(order.gpu, q.dtype, sizes) {
+    if !is_fused(order.gpu, q.dtype, sizes)? {
         return Ok(None);
     }
     let rows = Layout::contiguous(&sizes.shape(sizes.queries, 2))?;
@@ -219,7 +223,8 @@ fn launch(
     let dtype = read[0].dtype;
     let products = TileProducts::of(workspace.order.gpu, dtype);
     let products = products.expect("the kernels multiply elements of this type");
-    let kernel = AttentionKernel::new(pass, products, sizes);
+    let table = TileTable::of(workspace.order.gpu)?;
+    let kernel = AttentionKernel::new(&table, pass, products, sizes);
     let kernel = kernel.expect("the kernels have tiles of this width");
     let is_aligned = read.iter().all(HeadMatrices::is_aligned);
     let numbering = arguments.numbering();

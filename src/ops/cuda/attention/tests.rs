@@ -1,5 +1,6 @@
 //! Tests of the tiles, and of compiled kernels. The tests need no device.
 
+use super::table::{TileSettings, TileTable};
 use super::tiles::{AttentionKernel, AttentionPass, TileProducts};
 use crate::array::Shape;
 use crate::ops::descriptors::AttentionSizes;
@@ -29,6 +30,16 @@ fn sizes(depth: usize, width: usize) -> AttentionSizes {
     }
 }
 
+/// Returns the kernel of a pass on a device without measured sizes.
+fn kernel_of(
+    pass: AttentionPass,
+    products: TileProducts,
+    sizes: &AttentionSizes,
+) -> Option<AttentionKernel> {
+    let table = TileTable::new((8, 0), TileSettings::default());
+    AttentionKernel::new(&table, pass, products, sizes)
+}
+
 /// Returns the passes that kernels for these sizes have.
 fn passes(sizes: &AttentionSizes) -> Vec<AttentionPass> {
     let first = [AttentionPass::Forward, AttentionPass::OfQueries];
@@ -45,20 +56,51 @@ fn every_width_up_to_256_has_tiles_in_shared_memory() {
         let sizes = sizes(width, width);
         for products in PRODUCTS {
             for pass in PASSES {
-                let kernel = AttentionKernel::new(pass, products, &sizes).unwrap();
+                let kernel = kernel_of(pass, products, &sizes).unwrap();
                 // The shared memory of a block on compute capability 8.0.
                 assert!(kernel.shared_bytes() <= 163 << 10, "{kernel:?}");
             }
         }
     }
     assert_eq!(
-        AttentionKernel::new(AttentionPass::Forward, TileProducts::F16, &sizes(257, 8)),
+        kernel_of(AttentionPass::Forward, TileProducts::F16, &sizes(257, 8)),
         None
     );
     assert_eq!(
-        AttentionKernel::new(AttentionPass::Forward, TileProducts::F16, &sizes(8, 257)),
+        kernel_of(AttentionPass::Forward, TileProducts::F16, &sizes(8, 257)),
         None
     );
+}
+
+#[test]
+fn sizes_of_tiles_can_be_set_for_each_pass() {
+    let set: TileSettings = "forward:8x128,keys:2x32".parse().unwrap();
+    let table = TileTable::new((9, 0), set);
+    let sizes = |pass| {
+        let sizes = table.sizes(pass, 128);
+        (sizes.warps, sizes.columns)
+    };
+    assert_eq!(sizes(AttentionPass::Forward), (8, 128));
+    assert_eq!(sizes(AttentionPass::OfQueries), (4, 64));
+    for pass in &PASSES[2..] {
+        assert_eq!(sizes(*pass), (2, 32));
+    }
+    for text in [
+        "",
+        "forward",
+        "forward:8",
+        "both:8x64",
+        "keys:3x32",
+        "keys:8x48",
+        "keys:1x64",
+        "keys:4x32,",
+    ] {
+        let error = text.parse::<TileSettings>().unwrap_err();
+        assert!(
+            error.to_string().contains("forward:8x64"),
+            "{text}: {error}"
+        );
+    }
 }
 
 #[test]
@@ -72,7 +114,7 @@ fn wide_heads_have_a_launch_for_keys_and_one_for_values() {
 #[test]
 fn too_many_blocks_for_one_launch_are_no_launch() {
     let mut many = sizes(64, 64);
-    let kernel = AttentionKernel::new(AttentionPass::Forward, TileProducts::F16, &many).unwrap();
+    let kernel = kernel_of(AttentionPass::Forward, TileProducts::F16, &many).unwrap();
     many.queries = 64;
     assert_eq!(kernel.blocks(1 << 30, &many), Some(1 << 30));
     many.queries = 65 + 64;
@@ -108,7 +150,7 @@ mod compiled {
         ] {
             let sizes = sizes(width, width);
             for pass in passes(&sizes) {
-                let kernel = AttentionKernel::new(pass, products, &sizes).unwrap();
+                let kernel = kernel_of(pass, products, &sizes).unwrap();
                 let source = kernel.source(numbering(1), true);
                 for (at, capability) in [(8, 0), (9, 0)].into_iter().enumerate() {
                     let Some(resources) = resources_of(&source, capability) else {
@@ -135,7 +177,7 @@ mod compiled {
         let sizes = sizes(64, 64);
         for (products, item) in [(TileProducts::F16, "f16"), (TileProducts::Bf16, "bf16")] {
             for pass in PASSES {
-                let kernel = AttentionKernel::new(pass, products, &sizes).unwrap();
+                let kernel = kernel_of(pass, products, &sizes).unwrap();
                 for architecture in [80, 90] {
                     let Some(ptx) = ptx_of(&kernel.source(numbering(1), true), architecture) else {
                         return;
@@ -164,7 +206,7 @@ mod compiled {
     fn tf32_is_multiplied_by_tensor_cores() {
         let sizes = sizes(64, 64);
         for pass in PASSES {
-            let kernel = AttentionKernel::new(pass, TileProducts::Tf32, &sizes).unwrap();
+            let kernel = kernel_of(pass, TileProducts::Tf32, &sizes).unwrap();
             let Some(ptx) = ptx_of(&kernel.source(numbering(1), true), 80) else {
                 return;
             };
@@ -179,10 +221,10 @@ mod compiled {
     fn every_kernel_compiles() {
         let sizes = sizes(96, 64);
         for pass in passes(&sizes) {
-            let kernel = AttentionKernel::new(pass, TileProducts::Fma, &sizes).unwrap();
+            let kernel = kernel_of(pass, TileProducts::Fma, &sizes).unwrap();
             compile_for_all(&[kernel.source(numbering(3), true)]);
             for products in [TileProducts::Tf32, TileProducts::Bf16, TileProducts::Fma] {
-                let kernel = AttentionKernel::new(pass, products, &sizes).unwrap();
+                let kernel = kernel_of(pass, products, &sizes).unwrap();
                 resources_of(&kernel.source(numbering(9), false), (8, 0));
             }
         }

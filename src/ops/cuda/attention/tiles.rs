@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::super::prelude;
 use super::super::walk::Numbering;
+use super::table::{TileSizes, TileTable};
 use crate::array::DType;
 use crate::device::cuda::{Cuda, Grid, KernelKey, KernelSource};
 use crate::ops::descriptors::AttentionSizes;
@@ -127,10 +128,7 @@ fn padded(width: usize) -> usize {
 pub(super) struct AttentionKernel {
     pass: AttentionPass,
     products: TileProducts,
-    /// The number of warps of a block. A warp has 16 rows of the block's own tile.
-    warps: usize,
-    /// The number of rows of the tiles that a block iterates over.
-    columns: usize,
+    sizes: TileSizes,
     /// The padded width of queries and keys.
     depth: usize,
     /// The padded width of values.
@@ -140,6 +138,7 @@ pub(super) struct AttentionKernel {
 impl AttentionKernel {
     /// Returns the kernel of a pass, or `None` if a head is too wide.
     pub(super) fn new(
+        table: &TileTable,
         pass: AttentionPass,
         products: TileProducts,
         sizes: &AttentionSizes,
@@ -150,40 +149,29 @@ impl AttentionKernel {
             return None;
         }
         let row_bytes = widest * products.item_bytes();
-        // The registers of a thread hold `widest / 2` sums for each gradient or result, and
-        // `columns / 2` scores and slopes.
-        let (warps, columns) = match (pass, row_bytes) {
-            (AttentionPass::Forward, ..=256) => (4, 64),
-            (AttentionPass::Forward, _) => (4, 32),
-            (_, ..=128) => (4, 64),
-            (_, ..=384) => (4, 32),
-            (_, ..=512) => (4, 16),
-            _ => (2, 16),
-        };
         Some(Self {
             pass,
             products,
-            warps,
-            columns,
+            sizes: table.sizes(pass, row_bytes),
             depth,
             width,
         })
     }
 
     fn rows(&self) -> usize {
-        self.warps * 16
+        self.sizes.warps * 16
     }
 
     /// Returns the dynamic shared memory of a block, in bytes.
     pub(super) fn shared_bytes(&self) -> u32 {
         let widths = self.depth + self.width;
         let (elements, row_bytes) = match self.pass {
-            AttentionPass::Forward => (self.rows() * self.depth + self.columns * widths, 0),
+            AttentionPass::Forward => (self.rows() * self.depth + self.sizes.columns * widths, 0),
             // The block copies a tile while it works on another.
-            AttentionPass::OfQueries => ((self.rows() + 2 * self.columns) * widths, 0),
-            _ => ((self.rows() + 2 * self.columns) * widths, ROW_BYTES),
+            AttentionPass::OfQueries => ((self.rows() + 2 * self.sizes.columns) * widths, 0),
+            _ => ((self.rows() + 2 * self.sizes.columns) * widths, ROW_BYTES),
         };
-        let rows = 2 * self.columns * row_bytes;
+        let rows = 2 * self.sizes.columns * row_bytes;
         (elements * self.products.item_bytes() + rows) as u32
     }
 
@@ -200,7 +188,7 @@ impl AttentionKernel {
     pub(super) fn grid(&self, blocks: u32) -> Grid {
         Grid {
             blocks: [blocks, 1],
-            threads: self.warps as u32 * 32,
+            threads: self.sizes.warps as u32 * 32,
             shared_bytes: self.shared_bytes(),
         }
     }
@@ -229,9 +217,9 @@ impl AttentionKernel {
 #define CS_DEPTH {}
 #define CS_WIDTH {}",
             u8::from(is_aligned),
-            self.warps * 32,
+            self.sizes.warps * 32,
             self.rows(),
-            self.columns,
+            self.sizes.columns,
             self.depth,
             self.width
         );
