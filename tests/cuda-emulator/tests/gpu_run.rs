@@ -226,7 +226,7 @@ fn the_whole_kit_runs_on_the_emulated_device() {
         &said,
         "ok       own attention bf16,64,64,causal CACHESCOPE_ATTENTION_TILES=forward:2x32: ",
     );
-    says(&said, "NOT RUN  attention: 6 of 12 rows: no PyTorch");
+    says(&said, "NOT RUN  attention: 6 of 11 rows: no PyTorch");
     let (status, said) = folder.run_parts("next");
     assert_eq!(status, 3, "{said}");
     says(&said, "next: load2");
