@@ -14,9 +14,9 @@ macro_rules! sources {
 
 /// The sources of the libraries. They are embedded in the test binary, so the tests need only a
 /// compiler.
-const SOURCES: [(&str, &str); 25] = sources!(
+const SOURCES: [(&str, &str); 26] = sources!(
     "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp" "reductions.hpp" "rendezvous.hpp"
-    "clique.hpp" "communicator.hpp"
+    "clique.hpp" "communicator.hpp" "gemm.hpp"
     "clock.cpp" "contexts.cpp" "fibers.cpp" "graphs.cpp" "memory.cpp" "modules.cpp" "pools.cpp"
     "rendezvous.cpp" "report.cpp" "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp" "cusolver.cpp" "cufft.cpp"
     "nccl.cpp"
