@@ -134,6 +134,9 @@ impl Cuda {
         pub fn pool_bytes(&self, _pool: &OrderedPool) -> Result<u64>;
         pub fn trim_pool(&self, _pool: &OrderedPool, _keep_bytes: u64) -> Result<()>;
         pub unsafe fn gemm(&self, _stream: StreamId, _gemm: &Gemm) -> Result<()>;
+        pub unsafe fn gemm_with_bias(
+            &self, _stream: StreamId, _gemm: &Gemm, _bias: DevicePtr
+        ) -> Result<bool>;
         #[cfg(feature = "linalg")]
         pub unsafe fn solver_workspace(
             &self, _stream: StreamId, _call: &SolverCall

@@ -4,7 +4,7 @@ use crate::device::DevicePtr;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The element types that cuBLAS multiplies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GemmType {
     F16,
     Bf16,

@@ -1,4 +1,4 @@
-//! Constants and structures from the headers of cuBLAS, cuFFT, cuSOLVER and NCCL.
+//! Constants and structures from the headers of cuBLAS, cublasLt, cuFFT, cuSOLVER and NCCL.
 //!
 //! cudarc declares these items, too, but its modules for cuBLAS and NCCL need 40 % of its compile
 //! time. A test of the emulated device compares these declarations with cudarc's.
@@ -32,11 +32,13 @@ pub mod cublas {
     pub const COMPUTE_64F: c_uint = 70;
     pub const COMPUTE_32F_FAST_TF32: c_uint = 77;
     pub const GEMM_DEFAULT: c_int = -1;
+    /// `CUBLAS_STATUS_INVALID_VALUE`.
+    pub const INVALID_VALUE: c_uint = 7;
 
     pub const STATUSES: super::Statuses = &[
         (1, "CUBLAS_STATUS_NOT_INITIALIZED"),
         (3, "CUBLAS_STATUS_ALLOC_FAILED"),
-        (7, "CUBLAS_STATUS_INVALID_VALUE"),
+        (INVALID_VALUE, "CUBLAS_STATUS_INVALID_VALUE"),
         (8, "CUBLAS_STATUS_ARCH_MISMATCH"),
         (11, "CUBLAS_STATUS_MAPPING_ERROR"),
         (13, "CUBLAS_STATUS_EXECUTION_FAILED"),
@@ -44,6 +46,48 @@ pub mod cublas {
         (15, "CUBLAS_STATUS_NOT_SUPPORTED"),
         (16, "CUBLAS_STATUS_LICENSE_ERROR"),
     ];
+}
+
+/// Constants and structures of cublasLt, without the prefix `CUBLASLT_` or `cublasLt`.
+pub mod cublas_lt {
+    use std::ffi::{c_int, c_uint};
+
+    /// `cublasLtMatmulDescAttributes_t`.
+    pub const MATMUL_DESC_TRANSA: c_uint = 3;
+    pub const MATMUL_DESC_TRANSB: c_uint = 4;
+    pub const MATMUL_DESC_EPILOGUE: c_uint = 7;
+    pub const MATMUL_DESC_BIAS_POINTER: c_uint = 8;
+
+    /// `cublasLtEpilogue_t`.
+    pub const EPILOGUE_BIAS: c_uint = 4;
+
+    /// `cublasLtMatmulPreferenceAttributes_t`.
+    pub const MATMUL_PREF_MAX_WORKSPACE_BYTES: c_uint = 1;
+    pub const MATMUL_PREF_REDUCTION_SCHEME_MASK: c_uint = 3;
+    /// The attributes for the matrices A, B, C and D.
+    pub const MATMUL_PREF_MIN_ALIGNMENT_BYTES: [c_uint; 4] = [5, 6, 7, 8];
+
+    /// `cublasLtReductionScheme_t`.
+    pub const REDUCTION_SCHEME_COMPUTE_TYPE: c_uint = 2;
+
+    /// `cublasLtMatmulAlgo_t`.
+    #[derive(Clone, Copy, Debug, Default)]
+    #[repr(C)]
+    pub struct MatmulAlgo {
+        pub data: [u64; 8],
+    }
+
+    /// `cublasLtMatmulHeuristicResult_t`.
+    #[derive(Clone, Copy, Debug, Default)]
+    #[repr(C)]
+    pub struct MatmulHeuristicResult {
+        pub algo: MatmulAlgo,
+        pub workspace_size: usize,
+        /// A `cublasStatus_t`.
+        pub state: c_uint,
+        pub waves_count: f32,
+        pub reserved: [c_int; 4],
+    }
 }
 
 /// Constants of cuFFT, without the prefix `CUFFT_`.

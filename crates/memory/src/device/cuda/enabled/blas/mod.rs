@@ -1,5 +1,7 @@
 //! Matrix products by cuBLAS, which is loaded at the first product.
 
+mod epilogue;
+
 use std::collections::HashMap;
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
 use std::ptr;
@@ -17,6 +19,7 @@ use crate::device::cuda::gemm::{Gemm, GemmCall, GemmType};
 use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
+use epilogue::Plans;
 
 /// NVIDIA's recommended workspace sizes: since Hopper, and before Hopper. If there is no memory for
 /// a workspace, the handle works without one.
@@ -27,9 +30,17 @@ const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 #[derive(Debug)]
 pub(super) struct Blas {
     context: Arc<Context>,
-    handles: Mutex<HashMap<StreamId, BlasHandle>>,
+    handles: Mutex<Handles>,
     /// Set if `f32` operands may be rounded to TF32.
     pub(super) tf32: bool,
+}
+
+/// The state of a device's products. The lock of the state is held during each call, because a
+/// handle and a plan accept one call at a time.
+#[derive(Debug, Default)]
+struct Handles {
+    of_streams: HashMap<StreamId, BlasHandle>,
+    plans: Plans,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +48,7 @@ struct BlasHandle {
     raw: RawHandle<c_void>,
     /// The address of the workspace, or 0.
     workspace: u64,
+    workspace_bytes: usize,
 }
 
 impl Cuda {
@@ -54,15 +66,7 @@ impl Cuda {
         let submission = self.streams.submit_to(stream)?;
         let (blas, functions) = (&self.blas, Functions::get()?);
         let mut handles = blas.handles.lock();
-        let handle = match handles.get(&stream) {
-            Some(&handle) => handle,
-            None => {
-                let made = blas.make(functions, submission.raw())?;
-                handles.insert(stream, made);
-                made
-            }
-        };
-        // The lock is still held, because a handle accepts one call at a time.
+        let handle = blas.handle_of(&mut handles, functions, (stream, submission.raw()))?;
         blas.context.make_current("matmul")?;
         for call in calls {
             // SAFETY: by this function's contract. The handle is the stream's, and its context is
@@ -87,6 +91,21 @@ impl Blas {
         failure.of(self.context.id(), attempting)
     }
 
+    /// Returns the handle of a stream. The first call for the stream creates the handle.
+    fn handle_of(
+        &self,
+        handles: &mut Handles,
+        functions: &'static Functions,
+        (stream, raw): (StreamId, CUstream),
+    ) -> Result<BlasHandle> {
+        if let Some(&handle) = handles.of_streams.get(&stream) {
+            return Ok(handle);
+        }
+        let made = self.make(functions, raw)?;
+        handles.of_streams.insert(stream, made);
+        Ok(made)
+    }
+
     /// Creates a handle that enqueues its calls on `stream`.
     fn make(&self, functions: &'static Functions, stream: CUstream) -> Result<BlasHandle> {
         self.context.make_current("matmul")?;
@@ -94,7 +113,11 @@ impl Blas {
         // SAFETY: `raw` is writable, and the context is current.
         unsafe { functions.create(&mut raw.0) }
             .map_err(|failure| self.error("preparing cuBLAS", failure))?;
-        let mut handle = BlasHandle { raw, workspace: 0 };
+        let mut handle = BlasHandle {
+            raw,
+            workspace: 0,
+            workspace_bytes: 0,
+        };
         let prepared = self.prepare(functions, &mut handle, stream);
         if prepared.is_err() {
             self.destroy(functions, handle);
@@ -119,10 +142,10 @@ impl Blas {
                     outcome => outcome,
                 }
             })?;
-        let (workspace, bytes) = match handle.workspace {
-            0 => (ptr::null_mut(), 0),
-            address => (address as *mut c_void, bytes),
-        };
+        if handle.workspace != 0 {
+            handle.workspace_bytes = bytes;
+        }
+        let (workspace, bytes) = (handle.workspace as *mut c_void, handle.workspace_bytes);
         // Sums of `f16` and `bf16` elements are computed in `f32`, even when partial sums are
         // combined.
         let mode = cublas::MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
@@ -162,13 +185,14 @@ fn destroy_now(functions: &Functions, driver: &Driver, handle: BlasHandle) -> Dr
 
 impl Drop for Blas {
     fn drop(&mut self) {
-        let handles = std::mem::take(&mut *self.handles.lock());
+        let Handles { of_streams, plans } = std::mem::take(&mut *self.handles.lock());
+        drop(plans);
         // Without a handle, the library may not be loaded.
-        if handles.is_empty() {
+        if of_streams.is_empty() {
             return;
         }
         if let Ok(functions) = Functions::get() {
-            for handle in handles.into_values() {
+            for handle in of_streams.into_values() {
                 self.destroy(functions, handle);
             }
         }
@@ -194,24 +218,14 @@ unsafe fn multiply(
     let (wide_one, wide_zero) = ([1.0f64, 0.0], [0.0f64; 2]);
     let single = [(&raw const one).cast(), (&raw const zero).cast()];
     let double = [(&raw const wide_one).cast(), (&raw const wide_zero).cast()];
-    let [operand_type, product_type] = [gemm.element, gemm.product].map(|element| match element {
-        GemmType::F16 => data_type::R_16F,
-        GemmType::Bf16 => data_type::R_16BF,
-        GemmType::F32 => data_type::R_32F,
-        GemmType::F64 => data_type::R_64F,
-        GemmType::C32 => data_type::C_32F,
-        GemmType::C64 => data_type::C_64F,
-    });
-    let (compute, [alpha, zero]) = match gemm.element {
-        GemmType::F64 | GemmType::C64 => (cublas::COMPUTE_64F, double),
-        GemmType::F32 | GemmType::C32 if tf32 => (cublas::COMPUTE_32F_FAST_TF32, single),
-        _ => (cublas::COMPUTE_32F, single),
+    let [operand_type, product_type] = [gemm.element, gemm.product].map(data_type_of);
+    let compute = compute_type_of(gemm.element, tf32);
+    let [alpha, zero] = match compute {
+        cublas::COMPUTE_64F => double,
+        _ => single,
     };
     let beta = if gemm.is_begun { alpha } else { zero };
-    let [first, second] = call.transposed.map(|transposed| match transposed {
-        true => cublas::OP_T,
-        false => cublas::OP_N,
-    });
+    let [first, second] = call.transposed.map(operation_of);
     let [left, right, product] = call.addresses.map(|address| address.0 as *mut c_void);
     let [m, n, k] = call.lengths;
     // SAFETY: by this function's contract. The scalars have the type of the sums.
@@ -241,6 +255,33 @@ unsafe fn multiply(
             compute,
             cublas::GEMM_DEFAULT,
         )
+    }
+}
+
+fn data_type_of(element: GemmType) -> c_uint {
+    match element {
+        GemmType::F16 => data_type::R_16F,
+        GemmType::Bf16 => data_type::R_16BF,
+        GemmType::F32 => data_type::R_32F,
+        GemmType::F64 => data_type::R_64F,
+        GemmType::C32 => data_type::C_32F,
+        GemmType::C64 => data_type::C_64F,
+    }
+}
+
+/// Returns the type of the sums of products of `element`.
+fn compute_type_of(element: GemmType, tf32: bool) -> c_uint {
+    match element {
+        GemmType::F64 | GemmType::C64 => cublas::COMPUTE_64F,
+        GemmType::F32 | GemmType::C32 if tf32 => cublas::COMPUTE_32F_FAST_TF32,
+        _ => cublas::COMPUTE_32F,
+    }
+}
+
+fn operation_of(transposed: bool) -> c_uint {
+    match transposed {
+        true => cublas::OP_T,
+        false => cublas::OP_N,
     }
 }
 
