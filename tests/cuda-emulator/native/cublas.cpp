@@ -130,7 +130,7 @@ EXPORT Status cublasGemmStridedBatchedEx(Handle* handle, int transposed_a, int t
                                          int) {
     BEGIN(cublasGemmStridedBatchedEx);
     Product p{transposed_a != 0, transposed_b != 0, m, n, k, batches, {(void*)a, type_a, leading_a, stride_a},
-              {(void*)b, type_b, leading_b, stride_b}, {c, type_c, leading_c, stride_c}, false};
+              {(void*)b, type_b, leading_b, stride_b}, {c, type_c, leading_c, stride_c}, false, nullptr};
     return gemm(handle, p, alpha, beta, compute);
 }
 
@@ -139,6 +139,6 @@ EXPORT Status cublasGemmEx(Handle* handle, int transposed_a, int transposed_b, i
                            const void* beta, void* c, int type_c, int leading_c, int compute, int) {
     BEGIN(cublasGemmEx);
     Product p{transposed_a != 0, transposed_b != 0, m, n, k, 1, {(void*)a, type_a, leading_a, 0},
-              {(void*)b, type_b, leading_b, 0}, {c, type_c, leading_c, 0}, false};
+              {(void*)b, type_b, leading_b, 0}, {c, type_c, leading_c, 0}, false, nullptr};
     return gemm(handle, p, alpha, beta, compute);
 }

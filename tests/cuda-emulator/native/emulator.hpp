@@ -179,6 +179,7 @@ struct Driver {
     std::vector<std::shared_ptr<Capture>> captures;
     std::vector<std::pair<CUdeviceptr, Size>> registered;  // with communicators
     Size communicators = 0;
+    Size descriptors = 0;  // of cublasLt
 };
 
 Driver& driver();

@@ -127,6 +127,7 @@ struct Product {
     int m, n, k, batches;
     Operand a, b, c;
     bool rounds_to_tf32;
+    const void* bias;  // of the type of c, an element for each row; or null
 };
 
 float to_tf32(float value) {
@@ -165,7 +166,8 @@ void multiply(const Product& p, T alpha, T beta) {
             for (int i = 0; i < p.m; ++i) {
                 int64_t index = (int64_t)j * p.c.leading + i;
                 T old = beta == T(0) ? T(0) : beta * load<T>(to, p.c.type, index);
-                store<T>(to, p.c.type, index, alpha * sums[i] + old);
+                T added = p.bias ? load<T>(p.bias, p.c.type, i) : T(0);
+                store<T>(to, p.c.type, index, alpha * sums[i] + old + added);
             }
         }
     }

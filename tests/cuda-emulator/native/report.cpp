@@ -183,10 +183,21 @@ EXPORT void emulator_last_complaint(char* text, Size bytes) {
     if (bytes) snprintf(text, bytes, "%s", calls().last.c_str());
 }
 
+// For cublasLt, which does not hold the driver's lock.
+EXPORT void emulator_count_descriptors(int change) {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    driver().descriptors += change;
+}
+
+EXPORT void emulator_misuse(const char* text) {
+    std::lock_guard<std::mutex> hold(driver().lock);
+    complain("%s", text);
+}
+
 struct Report {
     uint64_t allocations, allocated_bytes, host_allocations, pool_allocations, physical, reservations,
         mappings, streams, events, modules, graphs, executables, pools, contexts, pending, used_bytes, communicators,
-        registrations;
+        registrations, descriptors;
 };
 
 // What is alive.
@@ -216,6 +227,7 @@ EXPORT void emulator_report(Report* report) {
     report->pools = live_pools();
     report->communicators = d.communicators;
     report->registrations = d.registered.size();
+    report->descriptors = d.descriptors;
     for (auto& device : d.devices) {
         report->used_bytes += device->used;
         report->contexts += device->context != nullptr;
@@ -237,7 +249,7 @@ struct AtExit {
                     "cuda-emulator: %llu calls, %llu misuses; alive: %llu allocations, %llu host allocations, "
                     "%llu pool allocations, %llu physical, %llu reservations, %llu mappings, %llu streams, "
                     "%llu events, %llu modules, %llu graphs, %llu executables, %llu pools, %llu communicators, "
-                    "%llu registrations; %llu items not run\n",
+                    "%llu registrations, %llu descriptors; %llu items not run\n",
                     (unsigned long long)calls().total, (unsigned long long)(calls().complaints + host_accesses),
                     (unsigned long long)report.allocations, (unsigned long long)report.host_allocations,
                     (unsigned long long)report.pool_allocations, (unsigned long long)report.physical,
@@ -246,7 +258,7 @@ struct AtExit {
                     (unsigned long long)report.modules, (unsigned long long)report.graphs,
                     (unsigned long long)report.executables, (unsigned long long)report.pools,
                     (unsigned long long)report.communicators, (unsigned long long)report.registrations,
-                    (unsigned long long)report.pending);
+                    (unsigned long long)report.descriptors, (unsigned long long)report.pending);
         } else if (calls().complaints + host_accesses) {
             fprintf(stderr, "cuda-emulator: %llu misuses in all, the last: %s\n",
                     (unsigned long long)(calls().complaints + host_accesses), calls().last.c_str());

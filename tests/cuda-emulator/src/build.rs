@@ -14,19 +14,25 @@ macro_rules! sources {
 
 /// The sources of the libraries. They are embedded in the test binary, so the tests need only a
 /// compiler.
-const SOURCES: [(&str, &str); 26] = sources!(
+const SOURCES: [(&str, &str); 27] = sources!(
     "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp" "reductions.hpp" "rendezvous.hpp"
     "clique.hpp" "communicator.hpp" "gemm.hpp"
     "clock.cpp" "contexts.cpp" "fibers.cpp" "graphs.cpp" "memory.cpp" "modules.cpp" "pools.cpp"
-    "rendezvous.cpp" "report.cpp" "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp" "cusolver.cpp" "cufft.cpp"
-    "nccl.cpp"
+    "rendezvous.cpp" "report.cpp" "streams.cpp" "virtual.cpp" "nvrtc.cpp" "cublas.cpp" "cublasLt.cpp"
+    "cusolver.cpp" "cufft.cpp" "nccl.cpp"
 );
 
 /// The cost table of the virtual clock, which the library's simulations also use.
 const COSTS: &str = include_str!("../../../crates/memory/src/costs/h100.csv");
 
 /// The libraries with a single source file. All other sources belong to the driver.
-const ALONE: [&str; 5] = ["nvrtc", "cublas", "cusolver", "cufft", "nccl"];
+const ALONE: [&str; 6] = ["nvrtc", "cublasLt", "cublas", "cusolver", "cufft", "nccl"];
+
+/// The file of cublasLt.
+pub const CUBLAS_LT: &str = "libcublasLt.so";
+
+/// The subfolder with a library cublasLt that has no functions.
+pub const EMPTY: &str = "empty";
 
 /// Returns the folder of the libraries, below `target`. If the folder does not exist, compiles the
 /// libraries.
@@ -75,7 +81,7 @@ fn compile(folder: &Path) -> Result<(), String> {
         let object = format!("{stem}.o");
         let source = format!("{stem}.cpp");
         // The math libraries have long loops, so they are compiled with more optimisation.
-        let level = if matches!(stem, "cublas" | "cusolver" | "cufft" | "nccl") {
+        let level = if matches!(stem, "cublas" | "cublasLt" | "cusolver" | "cufft" | "nccl") {
             "-O2"
         } else {
             "-O1"
@@ -111,10 +117,18 @@ fn compile(folder: &Path) -> Result<(), String> {
     for stem in ALONE {
         let (object, library) = (format!("{stem}.o"), format!("lib{stem}.so"));
         let name = format!("-Wl,-soname,{library}");
-        let arguments = [&object, "-shared", "-o", &library, &name, "-L.", "-lcuda"];
+        let mut arguments = vec![&object, "-shared", "-o", &library, &name, "-L.", "-lcuda"];
+        if stem == "cublas" {
+            // The library finds the functions of cublasLt in this dependency.
+            arguments.extend(["-Wl,--no-as-needed", "-lcublasLt"]);
+        }
         finish((library.clone(), spawn(folder, &arguments)?))?;
     }
-    Ok(())
+    fs::create_dir_all(folder.join(EMPTY)).map_err(|error| error.to_string())?;
+    let library = format!("{EMPTY}/{CUBLAS_LT}");
+    let name = format!("-Wl,-soname,{CUBLAS_LT}");
+    let arguments = ["-shared", "-o", &library, &name];
+    finish((library.clone(), spawn(folder, &arguments)?))
 }
 
 fn spawn(folder: &Path, arguments: &[&str]) -> Result<Child, String> {

@@ -45,6 +45,8 @@ pub struct Report {
     pub communicators: u64,
     /// The number of memory ranges that are registered with a communicator.
     pub registrations: u64,
+    /// The number of descriptors of cublasLt.
+    pub descriptors: u64,
 }
 
 /// A handle to the emulator of this process.

@@ -1,4 +1,4 @@
-//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cuSOLVER, cuFFT and NCCL into a test process. The
+//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cublasLt, cuSOLVER, cuFFT and NCCL into a test process. The
 //! emulated libraries must be loaded before the real libraries.
 //!
 //! The libraries are C++ sources in `native/`. g++ compiles them when the first test starts. The
@@ -22,9 +22,10 @@ pub use control::{Control, Report};
 pub use suites::{Run, Suite, start_suites};
 
 /// The libraries, ordered by their dependencies.
-pub const LIBRARIES: [&str; 6] = [
+pub const LIBRARIES: [&str; 7] = [
     "libcuda.so",
     "libnvrtc.so",
+    build::CUBLAS_LT,
     "libcublas.so",
     "libcusolver.so",
     "libcufft.so",
@@ -55,14 +56,19 @@ pub fn start(target: &Path) {
     }
 }
 
-/// Loads the libraries from `folder`, and never unloads them.
+/// Loads the libraries from `folder`, and never unloads them. If `CACHESCOPE_EMULATOR_CUBLASLT=0`,
+/// loads a library cublasLt without functions.
 ///
 /// # Panics
 ///
 /// Panics if the loader refuses a library.
 pub fn load(folder: &Path) {
+    let without_lt = env::var_os("CACHESCOPE_EMULATOR_CUBLASLT").is_some_and(|value| value == "0");
     for name in LIBRARIES {
-        load_one(&folder.join(name));
+        match name == build::CUBLAS_LT && without_lt {
+            true => load_one(&folder.join(build::EMPTY).join(name)),
+            false => load_one(&folder.join(name)),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::mem::offset_of;
 
 use cachescope_memory::internal::device::cuda::headers::{
-    Statuses, cublas, cufft, cusolver, data_type, nccl,
+    Statuses, cublas, cublas_lt, cufft, cusolver, data_type, nccl,
 };
 
 #[track_caller]
@@ -126,6 +126,90 @@ fn arguments_have_the_numbers_of_the_headers() {
     ] {
         assert_eq!(own, of_cudarc);
     }
+}
+
+#[test]
+fn attributes_of_cublas_lt_have_the_numbers_of_its_header() {
+    use cudarc::cublas::sys::cublasStatus_t as Status;
+    use cudarc::cublaslt::sys::{
+        cublasLtEpilogue_t as Epilogue, cublasLtMatmulDescAttributes_t as Product,
+        cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtReductionScheme_t as Reduction,
+    };
+    let alignments = cublas_lt::MATMUL_PREF_MIN_ALIGNMENT_BYTES;
+    for (own, of_cudarc) in [
+        (
+            cublas_lt::MATMUL_DESC_TRANSA,
+            Product::CUBLASLT_MATMUL_DESC_TRANSA as c_uint,
+        ),
+        (
+            cublas_lt::MATMUL_DESC_TRANSB,
+            Product::CUBLASLT_MATMUL_DESC_TRANSB as c_uint,
+        ),
+        (
+            cublas_lt::MATMUL_DESC_EPILOGUE,
+            Product::CUBLASLT_MATMUL_DESC_EPILOGUE as c_uint,
+        ),
+        (
+            cublas_lt::MATMUL_DESC_BIAS_POINTER,
+            Product::CUBLASLT_MATMUL_DESC_BIAS_POINTER as c_uint,
+        ),
+        (
+            cublas_lt::EPILOGUE_BIAS,
+            Epilogue::CUBLASLT_EPILOGUE_BIAS as c_uint,
+        ),
+        (
+            cublas_lt::MATMUL_PREF_MAX_WORKSPACE_BYTES,
+            Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES as c_uint,
+        ),
+        (
+            cublas_lt::MATMUL_PREF_REDUCTION_SCHEME_MASK,
+            Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK as c_uint,
+        ),
+        (
+            alignments[0],
+            Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES as c_uint,
+        ),
+        (
+            alignments[1],
+            Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES as c_uint,
+        ),
+        (
+            alignments[2],
+            Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES as c_uint,
+        ),
+        (
+            alignments[3],
+            Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES as c_uint,
+        ),
+        (
+            cublas_lt::REDUCTION_SCHEME_COMPUTE_TYPE,
+            Reduction::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as c_uint,
+        ),
+        (
+            cublas::INVALID_VALUE,
+            Status::CUBLAS_STATUS_INVALID_VALUE as c_uint,
+        ),
+    ] {
+        assert_eq!(own, of_cudarc);
+    }
+}
+
+#[test]
+fn structures_of_cublas_lt_have_the_layout_of_its_header() {
+    use cublas_lt::MatmulHeuristicResult as Own;
+    use cudarc::cublaslt::sys::{cublasLtMatmulAlgo_t, cublasLtMatmulHeuristicResult_t as Found};
+    assert_eq!(
+        size_of::<cublas_lt::MatmulAlgo>(),
+        size_of::<cublasLtMatmulAlgo_t>()
+    );
+    assert_eq!(size_of::<Own>(), size_of::<Found>());
+    assert_eq!(offset_of!(Own, algo), offset_of!(Found, algo));
+    assert_eq!(
+        offset_of!(Own, workspace_size),
+        offset_of!(Found, workspaceSize)
+    );
+    assert_eq!(offset_of!(Own, state), offset_of!(Found, state));
+    assert_eq!(offset_of!(Own, waves_count), offset_of!(Found, wavesCount));
 }
 
 #[test]
