@@ -1,6 +1,6 @@
 //! Linear and embedding layers.
 
-use super::{addend, product, uniform, with_bias};
+use super::{product_with_bias, uniform};
 use crate::array::{Array, Float};
 use crate::error::Result;
 use crate::grad::{CastParameters, Parameters};
@@ -91,8 +91,7 @@ impl<T: Float> Linear<T> {
         let Some(bias) = &self.bias else {
             return x.matmul(&weight);
         };
-        let sums = product(x.erased(), weight.erased(), addend(T::DTYPE, bias))?;
-        with_bias(T::DTYPE, sums, bias)
+        product_with_bias(x.erased(), weight.erased(), bias)
     }
 }
 

@@ -97,11 +97,33 @@ fn with_bias<T: Float>(dtype: DType, sums: AnyArray, bias: &Array<T>) -> Result<
     Ok(sums)
 }
 
-/// Returns the product of two matrices, plus the addend if there is one.
+/// Returns the product of two matrices plus a bias. If the product is narrow, the bias is added
+/// before the rounding.
 #[track_caller]
-fn product(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Result<AnyArray> {
-    match addend {
-        Some(addend) => left.matmul_plus(right, addend),
-        None => left.matmul(right),
+fn product_with_bias<S: Float>(
+    left: &AnyArray,
+    right: &AnyArray,
+    bias: &Array<S>,
+) -> Result<Array<S>> {
+    if is_narrow(left.dtype) || has_epilogue(left, right, bias.erased()) {
+        let sums = left.matmul_plus(right, bias.erased())?;
+        return Ok(Array::from_erased(sums));
     }
+    let mut sums = Array::from_erased(left.matmul(right)?);
+    sums.update(|sums| sums + bias)?;
+    Ok(sums)
+}
+
+/// Returns whether a CUDA device adds the bias to a product of `f32` while it writes the product.
+/// The bias must have an element for each of several columns, and the product several rows.
+fn has_epilogue(left: &AnyArray, right: &AnyArray, bias: &AnyArray) -> bool {
+    let device = left.device();
+    let is_on_device = device.backend().cuda().is_some() && bias.device() == device;
+    let columns = right.dims().last().copied().unwrap_or(1);
+    let rows = left
+        .dims()
+        .split_last()
+        .map_or(1, |(_, rows)| rows.iter().product());
+    let is_wide = rows > 1 && columns > 1;
+    left.dtype == DType::F32 && is_on_device && is_wide && bias.dims() == [columns]
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{addend, is_narrow, product, uniform, with_bias};
+use super::{is_narrow, product_with_bias, uniform};
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
@@ -309,8 +309,12 @@ impl Steps {
         weight: &Array<T>,
         addend: Option<&Array<T::Computed>>,
     ) -> Result<Array<T::Computed>> {
-        let addend = addend.map(Array::erased);
-        product(state.erased(), weight.erased(), addend).map(Array::from_erased)
+        let (state, weight) = (state.erased(), weight.erased());
+        let sums = match addend {
+            Some(addend) => state.matmul_plus(weight, addend.erased())?,
+            None => state.matmul(weight)?,
+        };
+        Ok(Array::from_erased(sums))
     }
 
     /// Returns zeros that broadcast to the products of a step, if `T` is narrow.
@@ -422,7 +426,6 @@ fn products<T: Float>(
         false => x.viewed(x.layout().part(1, range, 1)?),
     };
     let rows = x.reshape([steps.batch * length, steps.inputs])?;
-    let sums = product(rows.erased(), weight.erased(), addend(T::DTYPE, bias))?;
-    let products = with_bias(T::DTYPE, sums, bias)?;
+    let products = product_with_bias(rows.erased(), weight.erased(), bias)?;
     products.reshape([steps.batch, length, steps.gates * steps.width])
 }

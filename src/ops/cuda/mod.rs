@@ -57,7 +57,9 @@ pub(super) use linalg::{
     cholesky_factors, eigenvalues, inverted, lu_factors, qr_factors, singular_values, solved,
 };
 pub(super) use norms::{gradients_of_norm, norm_of_rows};
-pub(super) use products::{add_stacks, multiply, multiply_into, multiply_stacks};
+pub(super) use products::{
+    add_stacks, multiply, multiply_into, multiply_stacks, multiply_with_bias,
+};
 pub(super) use reduce::{ReductionKernels, reduce};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::running;

@@ -1,8 +1,8 @@
 //! Products of matrices in the memory of a CUDA device.
 //!
-//! cuBLAS multiplies matrices of floats. It sums `f16` and `bf16` in `f32`. The kernels of this
-//! module multiply matrices of integers, and matrices with vectors. The kernels sum products with a
-//! vector in chunks, like the host.
+//! cuBLAS multiplies matrices of floats. It sums `f16` and `bf16` in `f32`. cublasLt adds a bias
+//! before it rounds the sums. The kernels of this module multiply matrices of integers, and matrices
+//! with vectors. The kernels sum products with a vector in chunks, like the host.
 
 mod matrix;
 mod operands;
@@ -11,7 +11,7 @@ mod vectors;
 use self::matrix::{Matrix, Pairs, ProductTarget};
 use self::operands::BlasOperands;
 use self::vectors::Vectors;
-use super::copy::Words;
+use super::copy::{Words, copy};
 use super::launch::launch;
 use super::memory::{Output, address_of, computed, zeros};
 use super::prelude;
@@ -19,7 +19,7 @@ use super::walk::{Numbering, blocks_of};
 use crate::array::{AnyArray, DType, Layout, Shape};
 use crate::device::cuda::{Arguments, GemmType, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::descriptors::as_matrices;
+use crate::ops::descriptors::{Copying, as_matrices};
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::{CudaOrder, UpdateTargets};
 
@@ -121,6 +121,56 @@ pub(in crate::ops) fn add_stacks(
     let scratch = products.scratch(order.device)?;
     let operands = operands.map(|words| words.address);
     products.write(order, operands, scratch.as_ref(), target.address)
+}
+
+/// Returns the product of two matrices of floats plus `bias`, as an array of `shape` and of the
+/// bias's type. The type is the operands' type. For operands of `f16` or `bf16`, it may also be
+/// `f32`. The product has several rows and columns. `bias` has one element for each column, without
+/// gaps, and broadcasts to `shape`.
+#[track_caller]
+pub(in crate::ops) fn multiply_with_bias(
+    order: CudaOrder<'_>,
+    (left, left_layout): (Operand<'_>, &Layout),
+    (right, right_layout): (Operand<'_>, &Layout),
+    bias: Operand<'_>,
+    shape: &Shape,
+) -> Result<AnyArray> {
+    let [element, sum] = [left.dtype, bias.dtype]
+        .map(|dtype| GemmType::of(dtype.in_cuda()).expect("the elements are floats"));
+    assert_eq!(left.dtype, right.dtype, "the operands differ in type");
+    let (left, right) = (left.viewed(left_layout), right.viewed(right_layout));
+    let operands = BlasOperands::new(order, left, right)?;
+    let [rows, inner, columns] = operands.pairs.lengths();
+    assert!(
+        inner > 0 && operands.pairs.places.count() == 1,
+        "there is one product"
+    );
+    assert!(
+        rows * columns == shape.checked_len()? && columns == bias.layout.len(),
+        "{shape} does not hold the product, or {:?} has no element for each column",
+        bias.layout
+    );
+    let repeated = bias.layout.broadcast_to(shape)?;
+    let [left, right] = operands.buffers();
+    let touched = [left, right, bias.buffer];
+    let order = order.touching(&touched);
+    computed(order.device, bias.dtype, shape, |output: Output| {
+        let target = ProductTarget {
+            address: output.address,
+            element: sum,
+            is_begun: false,
+        };
+        if operands.multiply_with_bias(order, element, target, address_of(bias))? {
+            return Ok(());
+        }
+        let copies = Words::new(output, bias.dtype);
+        let walk = Copying::All.walk(&repeated);
+        // SAFETY: the walk visits the elements of the bias and all elements of the output, which
+        // have equal shapes. The output is new.
+        unsafe { copy(order, Words::of(bias.viewed(&repeated)), copies, &walk) }?;
+        let is_begun = true;
+        operands.multiply(order, element, ProductTarget { is_begun, ..target })
+    })
 }
 
 /// Writes the product of two matrices of floats to `place`, if cuBLAS can read both operands in

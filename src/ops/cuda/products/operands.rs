@@ -2,7 +2,8 @@
 
 use super::matrix::{Matrix, Pairs, ProductTarget};
 use crate::array::{AnyArray, Buffer, Layout};
-use crate::device::cuda::GemmType;
+use crate::device::DevicePtr;
+use crate::device::cuda::{Gemm, GemmType};
 use crate::error::Result;
 use crate::ops::cuda::copy::{Words, copied};
 use crate::ops::descriptors::Copying;
@@ -13,7 +14,7 @@ use crate::ops::order::CudaOrder;
 pub(super) struct BlasOperands {
     left: AnyArray,
     right: AnyArray,
-    pairs: Pairs,
+    pub(super) pairs: Pairs,
 }
 
 impl BlasOperands {
@@ -50,15 +51,41 @@ impl BlasOperands {
         element: GemmType,
         target: ProductTarget,
     ) -> Result<()> {
-        let operands = [&self.left, &self.right].map(|array| Words::of(array.operand()).address);
-        let gemms = self.pairs.gemms(element, operands, target);
-        for gemm in gemms.expect("the rows or the columns of both operands are contiguous") {
+        for gemm in self.gemms(element, target) {
             // SAFETY: the operands have all elements that their layouts reach. The target has space
             // for all products, and nothing else uses it. The stream is ordered after all writes to
             // the operands.
             order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
         }
         Ok(())
+    }
+
+    /// Writes the only product plus the bias at the address `bias` to `target`, like
+    /// [`multiply`](Self::multiply). `order` must also touch the bias. Returns whether cublasLt has
+    /// an algorithm for this product. Otherwise, nothing is written.
+    #[track_caller]
+    pub(super) fn multiply_with_bias(
+        &self,
+        order: CudaOrder<'_>,
+        element: GemmType,
+        target: ProductTarget,
+        bias: DevicePtr,
+    ) -> Result<bool> {
+        let mut gemms = self.gemms(element, target);
+        let (Some(gemm), None) = (gemms.next(), gemms.next()) else {
+            return Ok(false);
+        };
+        // SAFETY: the operands have all elements that their layouts reach, and the bias has an
+        // element for each column. The target has space for the product, and nothing else uses it.
+        // The stream is ordered after all writes to the operands and the bias.
+        order.queue(|stream| unsafe { order.gpu.gemm_with_bias(stream, &gemm, bias) })
+    }
+
+    /// Returns the cuBLAS calls that write the products to `target`.
+    fn gemms(&self, element: GemmType, target: ProductTarget) -> impl Iterator<Item = Gemm> {
+        let operands = [&self.left, &self.right].map(|array| Words::of(array.operand()).address);
+        let gemms = self.pairs.gemms(element, operands, target);
+        gemms.expect("the rows or the columns of both operands are contiguous")
     }
 }
 

@@ -122,9 +122,9 @@ impl AnyArray {
         Ok(multiplication.finish(product))
     }
 
-    /// Returns the matrix product of `f16` or `bf16` plus `addend`. `addend` broadcasts to the
-    /// product's shape. The sum is rounded once, to the type of `addend`: the operands' type or
-    /// `f32`.
+    /// Returns the matrix product of floats plus `addend`. `addend` broadcasts to the product's
+    /// shape. The sum is rounded once, to the type of `addend`: the operands' type, or `f32` for
+    /// operands of `f16` or `bf16`. On the host, the operands must be `f16` or `bf16`.
     #[track_caller]
     pub(crate) fn matmul_plus(&self, other: &Self, addend: &Self) -> Result<Self> {
         let multiplication = Multiplication::begin(self, other, Some(addend))?;
@@ -234,7 +234,8 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
 }
 
 /// Returns the products of corresponding matrices of two stacks, plus `addend`, as an array of
-/// `shape`. The memory is filled with the addend, and the products are added to it.
+/// `shape`. If the addend is a bias on a CUDA device, the product adds it. Otherwise, the memory is
+/// filled with the addend, and the products are added to it.
 #[track_caller]
 fn add_stacks(
     left: (&AnyArray, &Layout),
@@ -250,6 +251,9 @@ fn add_stacks(
     // This check precedes `broadcast_to`, so that an addend that does not broadcast gives the error
     // of an addition.
     broadcast_shapes("add", &[shape, addend.shape()])?;
+    if let Some(sums) = multiply_with_bias(left, right, shape, addend)? {
+        return Ok(sums);
+    }
     let sums = copied(&addend.broadcast_to(shape)?, Copying::All, shape)?;
     let (_, inner) = ends(left.1.shape(), 0);
     if sums.len() == 0 || inner == 0 {
@@ -269,6 +273,53 @@ fn add_stacks(
         }
     )?;
     Ok(sums)
+}
+
+/// Returns the product plus `addend` if a CUDA device adds it in one call. Otherwise, returns
+/// `None`.
+#[track_caller]
+fn multiply_with_bias(
+    left: (&AnyArray, &Layout),
+    right: (&AnyArray, &Layout),
+    shape: &Shape,
+    addend: &AnyArray,
+) -> Result<Option<AnyArray>> {
+    if !is_bias(left, right, shape, addend) {
+        return Ok(None);
+    }
+    on_device!(
+        left.0.device(),
+        touching & [&left.0.buffer, &right.0.buffer, &addend.buffer],
+        _order => Ok(None),
+        {
+            let (left, right) = ((left.0.operand(), left.1), (right.0.operand(), right.1));
+            cuda::multiply_with_bias(_order, left, right, addend.operand(), shape).map(Some)
+        }
+    )
+}
+
+/// Returns whether the operands are on a CUDA device and have one product of several rows and
+/// columns, and `addend` is a vector without gaps that has an element for each column.
+fn is_bias(
+    left: (&AnyArray, &Layout),
+    right: (&AnyArray, &Layout),
+    shape: &Shape,
+    addend: &AnyArray,
+) -> bool {
+    let ((rows, inner), (_, columns)) = (ends(left.1.shape(), 0), ends(right.1.shape(), 1));
+    let mut stacked = [left.1, right.1].into_iter().map(leading);
+    let is_single = stacked.all(|stack| stack.dims().iter().all(|&length| length == 1));
+    let is_last_axis = |dims: &[usize]| dims.last() == Some(&columns);
+    let has_all_columns = is_last_axis(shape.dims()) && is_last_axis(addend.dims());
+    let is_vector = addend.len() == columns && addend.layout.is_contiguous();
+    left.0.device().backend().cuda().is_some()
+        && is_single
+        && rows > 1
+        && columns > 1
+        && inner > 0
+        && has_all_columns
+        && is_vector
+        && addend.dims().len() <= shape.ndim()
 }
 
 /// Returns the products of corresponding matrices of two stacks, plus `addend` if there is one, as
