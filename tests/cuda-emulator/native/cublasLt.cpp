@@ -118,6 +118,12 @@ uint64_t configuration(const Product& p) {
     return hash;
 }
 
+// The setting: none, or algorithms that the product refuses.
+char epilogues() {
+    const char* text = getenv("CACHESCOPE_EMULATOR_EPILOGUES");
+    return text && *text ? *text : '1';
+}
+
 bool is_power_of_two(uint32_t number) { return number && !(number & (number - 1)); }
 
 }  // namespace
@@ -214,8 +220,7 @@ EXPORT Status cublasLtMatmulAlgoGetHeuristic(Handle* handle, Object* product, Ob
     *count = 0;
     Product p;
     if (Status status = describe(product, a, b, c, d, p)) return status;
-    const char* epilogues = getenv("CACHESCOPE_EMULATOR_EPILOGUES");
-    if (product->epilogue == EPILOGUE_BIAS && epilogues && *epilogues == '0') return NOT_SUPPORTED;
+    if (product->epilogue == EPILOGUE_BIAS && epilogues() == '0') return NOT_SUPPORTED;
     *found = Found{};
     Algorithm& algorithm = found->algorithm;
     algorithm.magic = MAGIC, algorithm.configuration = configuration(p);
@@ -251,6 +256,7 @@ EXPORT Status cublasLtMatmul(Handle* handle, Object* product, const void* alpha,
     p.a.base = (void*)a, p.b.base = (void*)b, p.c.base = d;
     if (Status status = check(p)) return status;
     if (product->epilogue == EPILOGUE_BIAS) {
+        if (epilogues() == '2') return NOT_SUPPORTED;
         p.bias = product->bias;
         if ((uint64_t)p.bias % size_of(p.c.type) || (uint64_t)p.bias % algorithm->alignments[3]) return INVALID_VALUE;
         if (!emulator_covered((uint64_t)p.bias, p.m * size_of(p.c.type))) return EXECUTION_FAILED;

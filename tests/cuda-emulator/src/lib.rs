@@ -1,5 +1,5 @@
-//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cublasLt, cuSOLVER, cuFFT and NCCL into a test process. The
-//! emulated libraries must be loaded before the real libraries.
+//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cublasLt, cuSOLVER, cuFFT and NCCL into a test
+//! process. The emulated libraries must be loaded before the real libraries.
 //!
 //! The libraries are C++ sources in `native/`. g++ compiles them when the first test starts. The
 //! SONAMEs of the libraries are the names that cudarc tries first, so cudarc's `dlopen` finds the

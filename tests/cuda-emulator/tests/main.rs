@@ -3,6 +3,7 @@
 
 mod along;
 mod attention;
+mod biases;
 mod collectives;
 mod costs;
 mod device;
@@ -40,7 +41,7 @@ const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {
     Suite { name, runs }
 }
 
-static SUITES: [Suite; 16] = [
+static SUITES: [Suite; 17] = [
     suite("gpu_run", &[Run::host()]),
     // Each test has a separate, small device.
     suite(
@@ -64,6 +65,17 @@ static SUITES: [Suite; 16] = [
             CUDA,
             CUDA.with(&[("CACHESCOPE_ATTENTION_TILES", OTHER_TILES)])
                 .without(&[("edges::", SIZES), ("work::", SIZES)]),
+        ],
+    ),
+    // The suite also runs without the algorithms, with algorithms that are refused, and without the
+    // functions of cublasLt.
+    suite(
+        "biases",
+        &[
+            CUDA,
+            Run::own(start).with(&[EMULATOR, ("CACHESCOPE_EMULATOR_EPILOGUES", "0")]),
+            Run::own(start).with(&[EMULATOR, ("CACHESCOPE_EMULATOR_EPILOGUES", "2")]),
+            Run::own(start).with(&[EMULATOR, ("CACHESCOPE_EMULATOR_CUBLASLT", "0")]),
         ],
     ),
     suite("elementwise", &[CUDA]),

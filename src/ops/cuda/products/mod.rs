@@ -1,8 +1,10 @@
 //! Products of matrices in the memory of a CUDA device.
 //!
 //! cuBLAS multiplies matrices of floats. It sums `f16` and `bf16` in `f32`. cublasLt adds a bias
-//! before it rounds the sums. The kernels of this module multiply matrices of integers, and matrices
-//! with vectors. The kernels sum products with a vector in chunks, like the host.
+//! before it rounds the sums.
+//!
+//! The kernels of this module multiply matrices of integers, and matrices with vectors. The kernels
+//! sum products with a vector in chunks, like the host.
 
 mod matrix;
 mod operands;

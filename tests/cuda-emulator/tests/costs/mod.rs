@@ -2,6 +2,7 @@
 //! simulated, and not measured on a GPU.
 
 mod attention;
+mod biases;
 mod clock;
 mod growth;
 mod half;

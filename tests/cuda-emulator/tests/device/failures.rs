@@ -39,7 +39,7 @@ fn program(pool: PoolKind) -> Result<()> {
 }
 
 /// Returns the number of leaked objects. Each failed release leaks one object.
-fn leaks(report: cuda_emulator::Report, before: cuda_emulator::Report) -> u64 {
+pub(super) fn leaks(report: cuda_emulator::Report, before: cuda_emulator::Report) -> u64 {
     let counts = |report: cuda_emulator::Report| {
         [
             report.allocations,
@@ -51,6 +51,7 @@ fn leaks(report: cuda_emulator::Report, before: cuda_emulator::Report) -> u64 {
             report.streams,
             report.events,
             report.pools,
+            report.descriptors,
         ]
     };
     let pairs = counts(report).into_iter().zip(counts(before));

@@ -1,5 +1,6 @@
 //! Tests of CUDA devices on the emulator, through the library's public API.
 
+mod biases;
 mod ending;
 mod failures;
 mod kernels;
