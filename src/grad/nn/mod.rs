@@ -120,10 +120,7 @@ fn has_epilogue(left: &AnyArray, right: &AnyArray, bias: &AnyArray) -> bool {
     let device = left.device();
     let is_on_device = device.backend().cuda().is_some() && bias.device() == device;
     let columns = right.dims().last().copied().unwrap_or(1);
-    let rows = left
-        .dims()
-        .split_last()
-        .map_or(1, |(_, rows)| rows.iter().product());
-    let is_wide = rows > 1 && columns > 1;
-    left.dtype == DType::F32 && is_on_device && is_wide && bias.dims() == [columns]
+    let has_rows = left.dims().last().is_some_and(|&inner| left.len() > inner);
+    let is_bias = columns > 1 && bias.dims() == [columns];
+    left.dtype == DType::F32 && is_on_device && has_rows && is_bias
 }

@@ -29,10 +29,10 @@ const COSTS: &str = include_str!("../../../crates/memory/src/costs/h100.csv");
 const ALONE: [&str; 6] = ["nvrtc", "cublasLt", "cublas", "cusolver", "cufft", "nccl"];
 
 /// The file of cublasLt.
-pub const CUBLAS_LT: &str = "libcublasLt.so";
+pub(crate) const CUBLAS_LT: &str = "libcublasLt.so";
 
 /// The subfolder with a library cublasLt that has no functions.
-pub const EMPTY: &str = "empty";
+pub(crate) const EMPTY: &str = "empty";
 
 /// Returns the folder of the libraries, below `target`. If the folder does not exist, compiles the
 /// libraries.

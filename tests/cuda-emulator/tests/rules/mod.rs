@@ -2,6 +2,7 @@
 //! kernels, in which threads act as other blocks.
 
 mod capture;
+mod cublas_lt;
 mod device;
 mod digit_tiles;
 mod faults;
