@@ -25,7 +25,7 @@ use crate::sync::plain::Mutex;
 /// The maximum number of plans of a device. A plan takes about a kilobyte of the host's memory.
 const MOST_PLANS: usize = 1024;
 
-/// The alignment of a bias that each algorithm accepts, in bytes.
+/// The minimum alignment of a bias in bytes. Algorithms may read words of 16 bytes.
 const BIAS_ALIGNMENT: u64 = 16;
 
 impl Cuda {
