@@ -37,20 +37,21 @@ pub(in crate::ops) fn multiply(
 ) -> Result<AnyArray> {
     let left_layout = as_matrices(left.layout, 0)?;
     let right_layout = as_matrices(right.layout, 1)?;
-    multiply_stacks(order, (left, &left_layout), (right, &right_layout), shape)
+    let product = (shape, left.dtype);
+    multiply_stacks(order, (left, &left_layout), (right, &right_layout), product)
 }
 
-/// Returns the products of pairs of matrices as an array of `shape`. The shape has as many elements
-/// as the products. Both arrays have one element type. The last two axes of a layout are a matrix.
+/// Returns the products of pairs of matrices as an array of `shape` and `dtype`. The shape has as
+/// many elements as the products. Both arrays have one element type, which is `dtype`. For operands
+/// of `f16` or `bf16`, `dtype` may also be `f32`. The last two axes of a layout are a matrix.
 #[track_caller]
 pub(in crate::ops) fn multiply_stacks(
     order: CudaOrder<'_>,
     (left, left_layout): (Operand<'_>, &Layout),
     (right, right_layout): (Operand<'_>, &Layout),
-    shape: &Shape,
+    (shape, dtype): (&Shape, DType),
 ) -> Result<AnyArray> {
-    let dtype = left.dtype;
-    assert_eq!(dtype, right.dtype, "the operands differ in type");
+    assert_eq!(left.dtype, right.dtype, "the operands differ in type");
     let pairs = Pairs::new(left_layout, right_layout);
     let [rows, inner, columns] = pairs.lengths();
     let count = pairs.places.count() * rows * columns;
@@ -64,6 +65,16 @@ pub(in crate::ops) fn multiply_stacks(
         // The products are sums without terms.
         return zeros(order, dtype, shape);
     }
+    if dtype != left.dtype && (rows == 1 || columns == 1) {
+        let sums = zeros(order, dtype, shape)?;
+        add_stacks(
+            order,
+            (left, left_layout),
+            (right, right_layout),
+            sums.operand(),
+        )?;
+        return Ok(sums);
+    }
     let (left, right) = (left.viewed(left_layout), right.viewed(right_layout));
     if columns == 1 {
         return with_vectors(order, left, right, &pairs, shape);
@@ -72,10 +83,20 @@ pub(in crate::ops) fn multiply_stacks(
         // A product with one row is the transpose of a product with one column.
         return with_vectors(order, right, left, &pairs.transposed(), shape);
     }
-    match GemmType::of(dtype.in_cuda()) {
-        Some(element) => by_cublas(order, left, right, element, shape),
-        None => by_blocks(order, left, right, &pairs, shape),
-    }
+    let types = [left.dtype, dtype].map(|dtype| GemmType::of(dtype.in_cuda()));
+    let [Some(element), Some(product)] = types else {
+        return by_blocks(order, left, right, &pairs, shape);
+    };
+    let operands = BlasOperands::new(order, left, right)?;
+    let both = operands.buffers();
+    computed(order.device, dtype, shape, |output: Output| {
+        let target = ProductTarget {
+            address: output.address,
+            element: product,
+            is_begun: false,
+        };
+        operands.multiply(order.touching(&both), element, target)
+    })
 }
 
 /// Adds the products of floats to the elements of `place`, like [`multiply_stacks`]. `place` has
@@ -231,28 +252,6 @@ fn with_vectors(
     let operands = [matrices.address, vectors.address];
     computed(order.device, left.dtype, shape, |output: Output| {
         products.write(order, operands, scratch.as_ref(), output.address)
-    })
-}
-
-/// Returns products of matrices of floats.
-#[track_caller]
-fn by_cublas(
-    order: CudaOrder<'_>,
-    left: Operand<'_>,
-    right: Operand<'_>,
-    element: GemmType,
-    shape: &Shape,
-) -> Result<AnyArray> {
-    let dtype = left.dtype;
-    let operands = BlasOperands::new(order, left, right)?;
-    let both = operands.buffers();
-    computed(order.device, dtype, shape, |output: Output| {
-        let target = ProductTarget {
-            address: output.address,
-            element,
-            is_begun: false,
-        };
-        operands.multiply(order.touching(&both), element, target)
     })
 }
 

@@ -187,8 +187,10 @@ fn of_right(
     placed_product((&adjoint(left)?, g), to, gradients)
 }
 
-/// Returns the product of `left` and `right`. This product is the gradient of `to`. Memory may be
-/// provided for the gradient. If a kernel can write to this memory, the product is stored there.
+/// Returns the product of `left` and `right`. This product is the gradient of `to`. If `to` was
+/// converted from a wider type, the product is not rounded.
+///
+/// Memory may be provided for the gradient. If a kernel can write to this memory, the product is stored there.
 /// Otherwise, if `to` is column-major, the product is column-major, too. So if `to` is the
 /// transpose of a matrix, the gradient of the matrix is contiguous.
 #[track_caller]
@@ -197,7 +199,13 @@ fn placed_product(
     to: &Tracked,
     gradients: &Gradients,
 ) -> Result<AnyArray> {
-    if let Some(place) = gradients.place_of(to)?
+    let is_unrounded = gradients.takes_unrounded(to);
+    let multiply = |left: &AnyArray, right: &AnyArray| match is_unrounded {
+        true => left.matmul_unrounded(right),
+        false => left.matmul(right),
+    };
+    if !is_unrounded
+        && let Some(place) = gradients.place_of(to)?
         && matmul_into(left, right, &place)?
     {
         return Ok(place);
@@ -206,10 +214,10 @@ fn placed_product(
     // is computed as one product, but the transposed product would not be.
     let is_merged = left.layout.ndim() > 2 && right.layout.ndim() <= 2;
     if is_column_major(&to.layout) && !is_merged {
-        let product = (right.swap_axes(-1, -2)?).matmul(&left.swap_axes(-1, -2)?)?;
+        let product = multiply(&right.swap_axes(-1, -2)?, &left.swap_axes(-1, -2)?)?;
         return product.swap_axes(-1, -2);
     }
-    left.matmul(right)
+    multiply(left, right)
 }
 
 /// Returns whether the elements of columns are consecutive in memory, and the elements of rows are

@@ -3,10 +3,11 @@
 mod gradients;
 
 use self::gradients::Multiplication;
-use crate::array::{AnyArray, Array, Layout, Number, Shape, broadcast_shapes};
+use crate::array::{AnyArray, Array, DType, Layout, Number, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, Result};
 #[cfg(feature = "cuda")]
 use crate::ops::cuda;
+use crate::ops::derivatives::zeros_on;
 use crate::ops::descriptors::{Copying, as_matrices};
 use crate::ops::dispatch::same_device;
 use crate::ops::host;
@@ -118,7 +119,7 @@ impl AnyArray {
     #[track_caller]
     pub(crate) fn matmul(&self, other: &Self) -> Result<Self> {
         let multiplication = Multiplication::begin(self, other, None)?;
-        let product = matmul(self, other, None)?;
+        let product = matmul(self, other, Addend::None)?;
         Ok(multiplication.finish(product))
     }
 
@@ -128,8 +129,37 @@ impl AnyArray {
     #[track_caller]
     pub(crate) fn matmul_plus(&self, other: &Self, addend: &Self) -> Result<Self> {
         let multiplication = Multiplication::begin(self, other, Some(addend))?;
-        let sum = matmul(self, other, Some(addend))?;
+        let sum = matmul(self, other, Addend::Array(addend))?;
         Ok(multiplication.finish(sum))
+    }
+
+    /// Returns the matrix product of floats in the type that it is computed in. The step is not
+    /// recorded on a tape.
+    #[track_caller]
+    pub(in crate::ops) fn matmul_unrounded(&self, other: &Self) -> Result<Self> {
+        matmul(self, other, Addend::Unrounded)
+    }
+}
+
+/// The array that a product is added to.
+#[derive(Clone, Copy)]
+enum Addend<'a> {
+    /// No array: the product has the operands' type.
+    None,
+    /// No array: the product has the type that it is computed in.
+    Unrounded,
+    /// An array that broadcasts to the product's shape. The sum has its type.
+    Array(&'a AnyArray),
+}
+
+impl Addend<'_> {
+    /// Returns the type of the result of a product of operands of `dtype`.
+    fn sum_of(self, dtype: DType) -> DType {
+        match self {
+            Self::None => dtype,
+            Self::Unrounded => dtype.computed_in(),
+            Self::Array(addend) => addend.dtype,
+        }
     }
 }
 
@@ -162,7 +192,7 @@ pub(in crate::ops) fn matmul_into(
 
 /// Returns the matrix product, plus `addend` if there is one.
 #[track_caller]
-fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Result<AnyArray> {
+fn matmul(left: &AnyArray, right: &AnyArray, addend: Addend<'_>) -> Result<AnyArray> {
     same_device(
         "matmul",
         ("the left operand", left),
@@ -189,18 +219,17 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
         let columns = others.dims().get(1..).unwrap_or_default();
         let shape = rows.iter().chain(columns).collect();
         check_size("matmul", &shape, left.dtype)?;
-        let Some(addend) = addend else {
+        if let Addend::None = addend {
             return on_device!(
                 left.device(),
                 touching & [&left.buffer, &right.buffer],
                 order => host::multiply(order, left, right, &shape),
                 cuda::multiply(order, left.operand(), right.operand(), &shape)
             );
-        };
+        }
         let left_layout = as_matrices(&left.layout, 0)?;
         let right_layout = as_matrices(&right.layout, 1)?;
-        let (left, right) = ((left, &left_layout), (right, &right_layout));
-        return add_stacks(left, right, &shape, addend);
+        return multiply_stacks((left, &left_layout), (right, &right_layout), &shape, addend);
     }
     let left_layout = as_matrices(&left.layout, 0)?;
     let right_layout = as_matrices(&right.layout, 1)?;
@@ -217,7 +246,7 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
     check_size("matmul", &shape, left.dtype)?;
     if shape.checked_len()? == 0 {
         // The result is empty, but the size of the broadcast operands may overflow.
-        return addend.unwrap_or(left).zeros(&shape);
+        return zeros_on(left.device(), &shape, addend.sum_of(left.dtype));
     }
     if let Some((left_layout, right_layout)) = columns_as_one(&left_layout, &right_layout)? {
         // The operands are exchanged, because (AB)ᵀ = BᵀAᵀ.
@@ -255,6 +284,16 @@ fn add_stacks(
         return Ok(sums);
     }
     let sums = copied(&addend.broadcast_to(shape)?, Copying::All, shape)?;
+    added_to(sums, left, right)
+}
+
+/// Adds the products of corresponding matrices of two stacks to `sums`, which nothing else uses.
+#[track_caller]
+fn added_to(
+    sums: AnyArray,
+    left: (&AnyArray, &Layout),
+    right: (&AnyArray, &Layout),
+) -> Result<AnyArray> {
     let (_, inner) = ends(left.1.shape(), 0);
     if sums.len() == 0 || inner == 0 {
         return Ok(sums);
@@ -329,18 +368,22 @@ fn multiply_stacks(
     left: (&AnyArray, &Layout),
     right: (&AnyArray, &Layout),
     shape: &Shape,
-    addend: Option<&AnyArray>,
+    addend: Addend<'_>,
 ) -> Result<AnyArray> {
-    if let Some(addend) = addend {
+    if let Addend::Array(addend) = addend {
         return add_stacks(left, right, shape, addend);
     }
+    let (device, dtype) = (left.0.device(), addend.sum_of(left.0.dtype));
+    if dtype != left.0.dtype && device.backend().cuda().is_none() {
+        return added_to(zeros_on(device, shape, dtype)?, left, right);
+    }
     on_device!(
-        left.0.device(),
+        device,
         touching & [&left.0.buffer, &right.0.buffer],
         order => host::multiply_stacks(order, left, right, shape),
         {
             let (left, right) = ((left.0.operand(), left.1), (right.0.operand(), right.1));
-            cuda::multiply_stacks(order, left, right, shape)
+            cuda::multiply_stacks(order, left, right, (shape, dtype))
         }
     )
 }

@@ -12,4 +12,5 @@ mod reductions;
 mod scans;
 mod statistics;
 mod threads;
+mod unrounded;
 mod user_functions;
