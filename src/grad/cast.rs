@@ -14,7 +14,8 @@ use crate::error::Result;
 /// # Examples
 ///
 /// The parameters, their gradients and the optimizer's states are `f32`. The network computes in
-/// `bf16`, and saves arrays of `bf16` for the backward pass:
+/// `bf16`, and saves arrays of `bf16` for the backward pass. The gradients of the weights of
+/// products, of biases and of norms are summed in `f32`, and not rounded to `bf16`:
 ///
 /// ```
 /// use cachescope::grad::optim::AdamW;

@@ -190,9 +190,9 @@ fn of_right(
 /// Returns the product of `left` and `right`. This product is the gradient of `to`. If `to` was
 /// converted from a wider type, the product is not rounded.
 ///
-/// Memory may be provided for the gradient. If a kernel can write to this memory, the product is stored there.
-/// Otherwise, if `to` is column-major, the product is column-major, too. So if `to` is the
-/// transpose of a matrix, the gradient of the matrix is contiguous.
+/// Memory may be provided for the gradient. If a kernel can write to this memory, the product is
+/// stored there. Otherwise, if `to` is column-major, the product is column-major, too. So if `to`
+/// is the transpose of a matrix, the gradient of the matrix is contiguous.
 #[track_caller]
 fn placed_product(
     (left, right): (&AnyArray, &AnyArray),
