@@ -29,11 +29,25 @@ pub(crate) struct Shape {
     is_causal: bool,
 }
 
+/// The type of the operands.
 #[derive(Clone, Copy, Debug)]
-enum Narrow {
+pub(crate) enum Narrow {
     F32,
     F16,
     Bf16,
+}
+
+impl FromStr for Narrow {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "f32" => Ok(Self::F32),
+            "f16" => Ok(Self::F16),
+            "bf16" => Ok(Self::Bf16),
+            _ => Err(format!("no type \"{text}\"")),
+        }
+    }
 }
 
 /// Parses a shape from `TYPE,WIDTH,LENGTH,causal|full`.
@@ -47,12 +61,7 @@ impl FromStr for Shape {
         };
         let number = |field: &str| field.parse().map_err(|error| format!("{text}: {error}"));
         Ok(Self {
-            numbers: match numbers {
-                "f32" => Narrow::F32,
-                "f16" => Narrow::F16,
-                "bf16" => Narrow::Bf16,
-                _ => return Err(format!("{text}: no type \"{numbers}\"")),
-            },
+            numbers: numbers.parse()?,
             width: number(width)?,
             length: number(length)?,
             is_causal: match mask {
@@ -135,7 +144,7 @@ fn timed_as<T: Float>(shape: Shape, options: &Attention) -> Outcome<Value> {
 }
 
 /// Returns the median time of `once` in seconds. A round takes at least `least`.
-fn median(least: Duration, mut once: impl FnMut() -> Result<()>) -> Outcome<f64> {
+pub(crate) fn median(least: Duration, mut once: impl FnMut() -> Result<()>) -> Outcome<f64> {
     let device = Device::current();
     let mut round = |times: u32| -> Outcome<Duration> {
         let began = Instant::now();

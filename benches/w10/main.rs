@@ -1,16 +1,18 @@
-//! Benchmark W10 on a GPU, this library's part: training steps and attention, in `f32`, TF32 and
-//! half precision. Each result is a line of JSON.
+//! Benchmark W10 on a GPU, this library's part: training steps, attention and other layers, in
+//! `f32`, TF32 and half precision. Each result is a line of JSON.
 //!
 //! ```text
 //! w10 train gpt2 8 --numbers bf16 --memory graph
 //! echo "time bf16,64,1024,causal" | w10 attention
 //! echo "check f32,128,300,full" | w10 attention
+//! echo "layer linear,bf16,16384,768" | w10 attention
 //! ```
 //!
 //! `tests/gpu/halves.py` runs it beside PyTorch. A training run is a process of its own, so that
 //! its peak does not include other runs. The networks are in `benches/peers/examples/training`.
 
 mod attention;
+mod layers;
 mod training;
 
 #[allow(
@@ -62,7 +64,7 @@ struct Options {
 enum Command {
     /// Trains a network: gpt, cnn or gpt2
     Train(Train),
-    /// Times or checks attention, as the lines of the standard input say
+    /// Times or checks attention and other layers, as the lines of the standard input say
     Attention(Attention),
 }
 
@@ -154,11 +156,12 @@ fn run(options: Options) -> Outcome<()> {
     Ok(())
 }
 
-/// Executes `time SHAPE` or `check SHAPE`.
+/// Executes `time SHAPE`, `check SHAPE` or `layer LAYER`.
 fn answer(line: &str, options: &Attention) -> Outcome<Value> {
     match line.split_once(' ') {
         Some(("time", shape)) => attention::timed(shape.parse()?, options),
         Some(("check", shape)) => attention::checked(shape.parse()?),
+        Some(("layer", layer)) => layers::timed(layer.parse()?, options),
         _ => Err(format!("no command \"{line}\"").into()),
     }
 }

@@ -70,11 +70,22 @@ def variant_rows(tiny):
         yield from (("own", "attention", {"shape": shape, "variant": variant}) for shape in timed)
 
 
+def layer_rows(tiny):
+    """Layer norms and linear layers, as type, rows and width."""
+    sizes = [(64, 64)] if tiny else [(16384, 768), (16384, 2048), (4096, 8192), (1024, 768)]
+    for numbers in ("bf16",) if tiny else ("bf16", "f32"):
+        for kind in ("layer_norm", "linear"):
+            for rows, width in sizes:
+                for who in ("own", "torch"):
+                    yield who, "layer", {"layer": f"{kind},{numbers},{rows},{width}"}
+
+
 def attention_rows(tiny):
     checks, timed = shapes(tiny)
     for shape in checks:
         yield "own", "check", {"shape": shape}
     yield from variant_rows(tiny)
+    yield from layer_rows(tiny)
     for shape in timed:
         yield "own", "attention", {"shape": shape}
         for backend in ("default",) if shape.startswith("f32") else ("flash", "cudnn"):
@@ -277,6 +288,8 @@ class Session:
             return self.ask_torch(kind, request, seconds)
         if kind == "attention":
             return attention.ask(f"time {request['shape']}", seconds)
+        if kind == "layer":
+            return attention.ask(f"layer {request['layer']}", seconds)
         return self.own_training(request, seconds)
 
     def ask_torch(self, kind, request, seconds):

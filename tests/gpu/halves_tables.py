@@ -69,6 +69,17 @@ def attention(rows):
     return ["## Attention", "", text, "", *table(header, body)]
 
 
+def layers(rows):
+    rows = {(row["layer"], row["who"]): row for row in rows if row["kind"] == "layer"}
+    header = ["layer, type, rows, width", "forward, ms", "backward, ms", "of PyTorch's forward", "of its backward"]
+    body = []
+    for layer in dict.fromkeys(layer for layer, _ in rows):
+        own, theirs = rows.get((layer, "own")), rows.get((layer, "torch"))
+        times = [[row and row[f"{direction}_ms"] for row in (own, theirs)] for direction in ("forward", "backward")]
+        body.append([layer.replace(",", ", "), *(number(mine, 3) for mine, _ in times), *(ratio(*both) for both in times)])
+    return ["### Layers", "", *table(header, body)] if body else []
+
+
 def order(shape):
     numbers, width, length, mask = shape.split(",")
     return ("bf16", "f16", "f32").index(numbers), mask, int(width), int(length)
@@ -143,4 +154,4 @@ def checks(rows):
 def markdown(facts, rows):
     named = ("gpu", "torch", "cuda", "cudnn", "date", "revision")
     head = ", ".join(f"{name} {facts[name]}" for name in named if facts.get(name))
-    return "\n".join(["# Half precision", "", head, "", *checks(rows), *attention(rows), *variants(rows), *training(facts, rows)])
+    return "\n".join(["# Half precision", "", head, "", *checks(rows), *attention(rows), *variants(rows), *layers(rows), *training(facts, rows)])

@@ -3,6 +3,7 @@
     {"kind": "facts"}
     {"kind": "train", "network": "gpt2", "size": "8", "numbers": "bf16", "backend": "flash", "compiled": "", "seconds": 1}
     {"kind": "attention", "shape": "bf16,64,1024,causal", "backend": "cudnn", "tokens": 16384, "features": 2048, "round_ms": 20}
+    {"kind": "layer", "layer": "linear,bf16,16384,768", "round_ms": 20}
     {"kind": "check", "shape": "bf16,64,300,causal"}
 
 Networks, values and losses are those of benches/peers/python/training.py. DEVICE=cpu tries it without a GPU."""
@@ -176,6 +177,25 @@ def attention(shape, backend, tokens, features, round_ms, **_):
     }
 
 
+def layer(layer, round_ms, **_):
+    set_tf32(False)
+    kind, numbers, rows, width = layer.split(",")
+    rows, width, least = int(rows), int(width), round_ms * 1e-3
+    shapes = [(rows, width), (width,) if kind == "layer_norm" else (width, width), (width,)]
+    own = [torch.randn(shape, dtype=TYPES[numbers], device=DEVICE, requires_grad=True) for shape in shapes]
+    before = begin_peak()
+
+    def forward():
+        x, weight, bias = own
+        return F.layer_norm(x, (width,), weight, bias) if kind == "layer_norm" else F.linear(x, weight, bias)
+
+    forward_s = median(forward, least)
+    result = forward()
+    gradient = torch.ones_like(result)
+    backward_s = median(lambda: torch.autograd.grad(result, own, gradient, retain_graph=True), least)
+    return {"forward_ms": forward_s * 1e3, "backward_ms": backward_s * 1e3, "peak_bytes": peak()[0] - before}
+
+
 def sample(array):
     flat = array.detach().reshape(-1)
     count = min(SAMPLES, flat.numel())
@@ -196,7 +216,7 @@ def check(shape, **_):
     return {name: sample(array) for name, array in named}
 
 
-KINDS = {"facts": facts, "train": train, "attention": attention, "check": check}
+KINDS = {"facts": facts, "train": train, "attention": attention, "layer": layer, "check": check}
 
 
 def main():

@@ -226,7 +226,12 @@ fn the_whole_kit_runs_on_the_emulated_device() {
         &said,
         "ok       own attention bf16,64,64,causal CACHESCOPE_ATTENTION_TILES=forward:2x32: ",
     );
-    says(&said, "NOT RUN  attention: 6 of 11 rows: no PyTorch");
+    says(
+        &said,
+        "ok       own layer layer_norm,bf16,64,64: forward_ms ",
+    );
+    says(&said, "ok       own layer linear,bf16,64,64: forward_ms ");
+    says(&said, "NOT RUN  attention: 8 of 15 rows: no PyTorch");
     let (status, said) = folder.run_parts("next");
     assert_eq!(status, 3, "{said}");
     says(&said, "next: load2");
@@ -251,6 +256,7 @@ fn the_whole_kit_runs_on_the_emulated_device() {
         &stored,
         "| fastest | default | forward:8x64 | forward:2x32 |",
     );
+    says(&stored, "| linear, bf16, 64, 64 |");
     says(&stored, "| gpt2 tiny, bf16 |");
 }
 
