@@ -39,6 +39,7 @@ struct cs_tile {
     // Begins to copy the rows of `from`, from the row `begin` on. A thread copies one chunk of
     // several rows. Threads of a warp may return at different times.
     CS_FN void load(const cs_matrix& from, u32 begin) const {
+        static_assert(CHUNKS <= CS_THREADS, "the threads copy a row at once");
         const u32 at_once = CS_THREADS / CHUNKS;
         const u32 chunk = threadIdx.x % CHUNKS, column = chunk * CS_CHUNK;
         u32 row = threadIdx.x / CHUNKS;

@@ -149,10 +149,15 @@ impl AttentionKernel {
             return None;
         }
         let row_bytes = widest * products.item_bytes();
+        let sizes = table.sizes(pass, row_bytes);
+        // The threads of a block copy a row at once, 16 bytes each.
+        if row_bytes / 16 > sizes.warps * 32 {
+            return None;
+        }
         Some(Self {
             pass,
             products,
-            sizes: table.sizes(pass, row_bytes),
+            sizes,
             depth,
             width,
         })
