@@ -33,10 +33,11 @@ pub(super) fn computed(
     shape: &Shape,
     write: impl FnOnce(Output) -> Result<()>,
 ) -> Result<AnyArray> {
-    laid_out(device, dtype, Layout::contiguous(shape)?, write)
+    written(row_major(device, dtype, shape)?, write)
 }
 
 /// Returns a new array like [`computed`], but of `layout`. `layout` must be dense from index 0.
+#[cfg(feature = "fft")]
 #[track_caller]
 pub(super) fn laid_out(
     device: &Device,
@@ -44,7 +45,11 @@ pub(super) fn laid_out(
     layout: Layout,
     write: impl FnOnce(Output) -> Result<()>,
 ) -> Result<AnyArray> {
-    let array = allocated(device, dtype, layout)?;
+    written(allocated(device, dtype, layout)?, write)
+}
+
+/// Returns `array` after `write` enqueued writes of all its elements.
+fn written(array: AnyArray, write: impl FnOnce(Output) -> Result<()>) -> Result<AnyArray> {
     let output = Output {
         address: DevicePtr(array.buffer.address()),
         count: array.len(),
@@ -53,6 +58,14 @@ pub(super) fn laid_out(
         write(output)?;
     }
     Ok(array)
+}
+
+/// Allocates a row-major array, which a kernel must write.
+// Not inlined, because `computed` is compiled for each closure.
+#[inline(never)]
+#[track_caller]
+fn row_major(device: &Device, dtype: DType, shape: &Shape) -> Result<AnyArray> {
+    allocated(device, dtype, Layout::contiguous(shape)?)
 }
 
 /// Allocates an array, which a kernel must write. `layout` must be dense from index 0.
