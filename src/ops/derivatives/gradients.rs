@@ -199,10 +199,13 @@ impl Gradients {
         copied(&gradient, &dense).map(Some)
     }
 
-    /// Returns whether the gradient of `to` may have the type [`DType::computed_in`], because the
-    /// value was converted from this type, and no tape tracks the gradient.
+    /// Returns whether the gradient of `to` may have a wider type than the value, because the value
+    /// was converted from this type, and no tape tracks the gradient.
     pub(crate) fn takes_unrounded(&self, to: &Tracked) -> bool {
-        !self.are_tracked && tape::with_value(to.value, |value| value.is_taken_unrounded)
+        !self.are_tracked
+            && tape::with_value(to.value, |value| {
+                value.is_taken_unrounded && value.dtype != value.dtype.computed_in()
+            })
     }
 
     /// Adds a contribution of the type [`DType::computed_in`]. Unless the step of the value takes
