@@ -5,8 +5,12 @@
 // factor (a - mean(a) - n mean(a n)). A block has some of the rows. It adds the products of the
 // gradient with n, and the gradient, for each column, and writes both sums.
 
-// Writes the sums of a block's rows, one for each column.
-CS_FN void cs_write_sums(const cs_part& own, A* sums, u32 lane, u32 place, u32 width) {
+// The number of rows that a thread adds before their sum is added to the block's sum. So few
+// rounding errors add up.
+#define CS_TERMS 32
+
+// Writes the sums of a block's rows, one for each column, or adds them if `is_begun`.
+CS_FN void cs_write_sums(const cs_part& own, A* sums, u32 lane, u32 place, u32 width, bool is_begun) {
     const u32 row = CS_LANES * CS_HELD * CS_UNIT;
     __shared__ A room[CS_SIDE * row];
     __syncthreads();
@@ -18,7 +22,7 @@ CS_FN void cs_write_sums(const cs_part& own, A* sums, u32 lane, u32 place, u32 w
         A sum = room[column];
 #pragma unroll
         for (u32 other = 1; other < CS_SIDE; ++other) sum += room[other * row + column];
-        sums[column] = sum;
+        sums[column] = is_begun ? sums[column] + sum : sum;
     }
 }
 
@@ -26,7 +30,10 @@ extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const T* x, const T* gradient, const T* weight, const A* means, const A* factors, T* of_x, A* sums, const cs_rows all) {
     const u32 lane = threadIdx.x % CS_LANES, place = threadIdx.x / CS_LANES;
     const u32 width = (u32)all.width;
+    A* own_sums = sums + (u64)blockIdx.x * width * (1 + CS_CENTRED);
     cs_part of_weight = {}, of_bias = {};
+    u32 terms = 0;
+    bool is_begun = false;
     for (u64 tile = blockIdx.x; tile * CS_SIDE < all.rows; tile += gridDim.x) {
         const u64 row = tile * CS_SIDE + place;
         const bool is_row = row < all.rows;
@@ -54,10 +61,15 @@ kernel(const T* x, const T* gradient, const T* weight, const A* means, const A* 
             normal.at[k][j] = fma(slope.at[k][j], factor, fma(normal.at[k][j], turn, shift));
         });
         normal.write(of_x + row * all.width, lane, end);
-    }
-    A* own = sums + (u64)blockIdx.x * width * (1 + CS_CENTRED);
-    cs_write_sums(of_weight, own, lane, place, width);
+        // No block is without rows.
+        const bool is_last = (tile + gridDim.x) * CS_SIDE >= all.rows;
+        if (++terms == CS_TERMS || is_last) {
+            cs_write_sums(of_weight, own_sums, lane, place, width, is_begun);
 #if CS_CENTRED
-    cs_write_sums(of_bias, own + width, lane, place, width);
+            cs_write_sums(of_bias, own_sums + width, lane, place, width, is_begun);
 #endif
+            of_weight = {}, of_bias = {};
+            terms = 0, is_begun = true;
+        }
+    }
 }

@@ -1,12 +1,13 @@
 // The norm of each row. A row is read and written once.
 //
 // Elements are multiplied by a power of two, so that the largest element and the root of epsilon
-// are below 2. Therefore no square overflows, and squares that underflow are negligible. A first
+// are below 4. Therefore no square overflows, and squares that underflow are negligible. A first
 // mean has rounding errors. It is subtracted, and the mean of the differences corrects it.
 
-// The largest size of an element, and the mean, with rounding errors.
+// The largest size of an element, and half of the mean with rounding errors. The mean itself might
+// overflow.
 struct cs_extent {
-    A most, mean;
+    A most, half_mean;
 };
 
 // Returns the larger number; NaN if either is NaN.
@@ -15,14 +16,14 @@ CS_FN A cs_larger(A a, A b) { return b > a || b != b ? b : a; }
 CS_FN cs_extent cs_extent_of_row(cs_extent own) {
     __shared__ cs_extent room[CS_THREADS / 32];
     return cs_merged_across<CS_WARPS>(own, CS_LANES, room, [](cs_extent a, cs_extent b) {
-        return cs_extent{cs_larger(a.most, b.most), a.mean + b.mean};
+        return cs_extent{cs_larger(a.most, b.most), a.half_mean + b.half_mean};
     });
 }
 
-// Returns the power of two that scales `most` to 1 up to 2. Returns 1 if `most` is 0, infinite or
-// NaN. `A` can represent the power.
+// Returns the power of two that scales `most` to 1 up to 2, or up to 4 near the largest number.
+// Returns 1 if `most` is 0, infinite or NaN. `A` can represent the power, and twice the power.
 CS_FN f64 cs_power_for(f64 most) {
-    const u64 least = sizeof(A) == 4 ? 1023 - 126 : 0, greatest = sizeof(A) == 4 ? 1023 + 127 : 2045;
+    const u64 least = sizeof(A) == 4 ? 1023 - 126 : 1, greatest = sizeof(A) == 4 ? 1023 + 127 : 2045;
     u64 exponent = cs_bits<u64>(most) >> 52;
     if (most == 0 || exponent > 2046) return 1;
     if (exponent < least) exponent = least;
@@ -46,12 +47,12 @@ kernel(const T* x, const T* weight, const T* bias, T* result, A* means, A* facto
         cs_extent extent = {0, 0};
         cs_each_held(lane, end, [&](u32 k, u32 j) {
             extent.most = cs_larger(extent.most, cs_abs(own.at[k][j]));
-            extent.mean += own.at[k][j] * (A)all.inverse;
+            extent.half_mean += own.at[k][j] * (A)(all.inverse / 2);
         });
         extent = cs_extent_of_row(extent);
         const f64 most = (f64)extent.most;
         const f64 power = cs_power_for(all.root > most ? all.root : most);
-        const A shift = CS_CENTRED ? extent.mean * (A)power : (A)0;
+        const A shift = CS_CENTRED ? extent.half_mean * (A)(2 * power) : (A)0;
         A sum = 0, squares = 0;
         cs_each_held(lane, end, [&](u32 k, u32 j) {
             const A apart = own.at[k][j] * (A)power - shift;
@@ -62,7 +63,9 @@ kernel(const T* x, const T* weight, const T* bias, T* result, A* means, A* facto
         const cs_sums sums = cs_sums_of_row(cs_sums{(f64)sum, (f64)squares});
         const f64 rest = CS_CENTRED ? sums.first * all.inverse : 0;
         f64 variance = sums.second * all.inverse - rest * rest;
-        if (variance < 0) variance = 0;
+        // The elements of a row differ by more, or not at all.
+        const f64 rounding = rest * rest / (1ull << 40);
+        if (variance <= rounding) variance = 0;
         f64 epsilon = all.epsilon * power * power;
         if (all.epsilon > 0 && epsilon < least) epsilon = least;
         const f64 factor = rsqrt(variance + epsilon);

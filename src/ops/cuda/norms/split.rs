@@ -98,11 +98,6 @@ impl NormKernel {
         self.lanes * self.held * self.unit
     }
 
-    #[cfg(test)]
-    pub(super) fn is_wide(&self) -> bool {
-        self.dtype == DType::F64
-    }
-
     /// Returns the number of tiles of `rows`. A block processes one tile at once.
     pub(super) fn tiles(&self, rows: usize) -> usize {
         rows.div_ceil(self.side())
@@ -118,12 +113,10 @@ impl NormKernel {
         }
     }
 
-    /// Returns the number of blocks of a pass that sums over rows. The blocks occupy the device. A
-    /// thread adds at most [`MOST_TERMS`] rows, so that few rounding errors add up.
+    /// Returns the number of blocks of a pass that sums over rows. The blocks occupy the device.
     pub(super) fn blocks_for_sums(&self, rows: usize, multiprocessors: u32) -> usize {
-        let tiles = self.tiles(rows);
         let device = multiprocessors as usize * self.threads_at_once() / self.threads();
-        device.max(tiles.div_ceil(MOST_TERMS)).min(tiles)
+        self.tiles(rows).min(device.max(1))
     }
 
     pub(super) fn grid(&self, blocks: usize) -> Grid {
@@ -197,9 +190,6 @@ typedef {wide} A;
 
 /// The size of the longest words in bytes.
 const WORD_BYTES: usize = 16;
-
-/// The maximum number of rows that a thread adds.
-const MOST_TERMS: usize = 32;
 
 /// Returns the source of the kernel that adds sums of `wide`.
 pub(super) fn source_of_columns(wide: DType) -> KernelSource {

@@ -43,19 +43,20 @@ impl AnyArray {
         }
     }
 
-    /// Returns the power of two by which the elements of each spread are scaled. If the spread is
-    /// finite and at least `least`, the power is 1. If the mean of the elements may be larger than
-    /// their spread, the caller passes it as `mean`.
+    /// Returns the power of two by which the elements of each spread are scaled. If the spread and
+    /// the mean are finite and the spread is at least `least`, the power is 1. If the mean of the
+    /// elements may be larger than their spread, the caller passes it as `mean`.
     #[track_caller]
     pub(in crate::ops) fn range_scales(&self, least: f64, mean: Option<&Self>) -> Result<Self> {
         let number = |value: f64| AnyLazy::number(self.dtype, value);
         let [down, up] = exponents(self.dtype).map(|exponent| number(2.0_f64.powi(exponent)));
         let mut is_small = self.lazy().lt(number(least));
+        // A spread may be NaN because it is the difference of infinite squares.
+        let mut is_finite = self.lazy().lt(number(f64::INFINITY));
         if let Some(mean) = mean {
             is_small = is_small.and(mean.lazy().abs().lt(number(MOST_MEAN)));
+            is_finite = is_finite.and(mean.lazy().abs().lt(number(f64::INFINITY)));
         }
-        // A spread may be NaN because it is the difference of infinite squares.
-        let is_finite = self.lazy().lt(number(f64::INFINITY));
         let small = AnyLazy::select(is_small, up, number(1.0));
         AnyLazy::select(is_finite, small, down).eval()
     }

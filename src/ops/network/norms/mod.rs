@@ -18,9 +18,9 @@ impl<T: Float> Array<T> {
     /// Returns (x − mean) / √(var + epsilon) · weight + bias along the last axis. This is PyTorch's
     /// `layer_norm`. The variance divides by the axis's length. `weight` and `bias` have this
     /// length. `f16` and `bf16` are computed in `f32`. A row whose squares leave the range of the
-    /// accumulation type is scaled first. On a CUDA device, rows that are strided, or longer than
-    /// 8,192 elements (4,096 of `f64`), are not scaled: the result of an infinite variance is 0 or
-    /// NaN.
+    /// accumulation type is scaled first. On a CUDA device, this requires operands without gaps,
+    /// and rows of at most 8,192 elements (4,096 of `f64`). Otherwise, the result of an infinite
+    /// variance is 0 or NaN.
     ///
     /// Lei Ba, Kiros and Hinton, ["Layer Normalization"](https://arxiv.org/abs/1607.06450), 2016.
     ///

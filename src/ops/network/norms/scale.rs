@@ -39,12 +39,17 @@ fn epsilon_in(dtype: DType, epsilon: f64) -> f64 {
 #[track_caller]
 pub(super) fn centre_and_scale(wide: &AnyLazy, epsilon: f64) -> Result<(AnyArray, AnyArray)> {
     let variance = wide.var_keepdims(-1)?;
-    let least = least_variance(wide.dtype(), epsilon);
-    if !variance.leaves_range(least..f64::INFINITY)? {
-        let scale = scale_of(&variance.lazy(), epsilon).eval()?;
-        return Ok((wide.mean_keepdims(-1)?, scale));
-    }
     let mean = wide.mean_keepdims(-1)?;
+    let least = least_variance(wide.dtype(), epsilon);
+    let lowest = match wide.dtype() {
+        DType::F64 => f64::MIN,
+        _ => f32::MIN.into(),
+    };
+    let is_in_range = !variance.leaves_range(least..f64::INFINITY)?
+        && !mean.leaves_range(lowest..f64::INFINITY)?;
+    if is_in_range {
+        return Ok((mean, scale_of(&variance.lazy(), epsilon).eval()?));
+    }
     let scales = variance.range_scales(least, Some(&mean))?;
     let scaled = wide.clone() * scales.lazy();
     let again = scaled.var_keepdims(-1)?;

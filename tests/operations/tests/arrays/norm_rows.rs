@@ -1,7 +1,7 @@
 //! Norms of rows of each length, and their gradients, against plain loops over `f64`.
 
 use cachescope::grad::value_and_grad;
-use cachescope::{Array, Float, Generator, Result};
+use cachescope::{Array, Device, Float, Generator, Result};
 use half::{bf16, f16};
 use ndarray::s;
 
@@ -310,6 +310,31 @@ fn a_constant_row_is_normalized_to_the_bias() -> Result<()> {
         let y = case.x.layer_norm(&case.weight, &case.bias, 1e-5)?;
         let what = format!("rows of {size}");
         assert_near(&doubles(&y)?, &doubles(&bias)?, (tolerance, 1.0), &what);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_largest_elements_do_not_overflow() -> Result<()> {
+    for width in [10, 100, 1000, 8192] {
+        let mut case = Case::<f32>::new(&[2, width], true)?;
+        case.x = Array::full([2, width], f32::MAX)?;
+        let bias = case.bias.broadcast_to([2, width])?;
+        let y = case.x.layer_norm(&case.weight, &case.bias, 1e-5)?;
+        let what = format!("{width} largest elements");
+        // On the host, the mean is rounded, and the factor of a row is 316.
+        let size = match Device::current().to_string().starts_with("cuda") {
+            true => 1.0,
+            false => 4.0 * 316.0 * f64::from(f32::MAX),
+        };
+        assert_near(&doubles(&y)?, &doubles(&bias)?, (1e-6, size), &what);
+        let signs: Vec<f32> = (0..2 * width)
+            .map(|at| if at % 2 == 0 { f32::MAX } else { f32::MIN })
+            .collect();
+        case.x = Array::from_slice(&signs, [2, width])?;
+        let y = case.x.layer_norm(&case.weight, &case.bias, 1e-5)?;
+        let expected = case.expected()?.result;
+        assert_near(&doubles(&y)?, &expected, (1e-6, 1.0), &what);
     }
     Ok(())
 }
