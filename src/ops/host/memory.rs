@@ -62,20 +62,12 @@ pub(super) unsafe fn computed_any(
     dtype: DType,
     write: impl FnOnce(Untyped),
 ) -> Result<AnyArray> {
-    let (buffer, output) = allocated(device, shape, dtype)?;
+    // SAFETY: by this function's contract.
+    let (array, output) = unsafe { begun(device, shape, dtype) }?;
     if output.count() > 0 {
         write(output);
     }
-    Ok(AnyArray::of_shape(buffer, shape, dtype))
-}
-
-/// Allocates the memory of a new array.
-#[track_caller]
-fn allocated(device: &Device, shape: &Shape, dtype: DType) -> Result<(Buffer, Untyped)> {
-    let buffer = Buffer::new(device, shape.size_bytes(dtype.size_bytes())?)?;
-    let count = shape.dims().iter().product();
-    let output = Untyped::new(host_pointer(DevicePtr(buffer.address())), count);
-    Ok((buffer, output))
+    Ok(array)
 }
 
 /// Like [`computed`], for a `layout` that is dense from index 0.
@@ -98,21 +90,23 @@ pub(super) unsafe fn laid_out<T: AnyElement>(
     Ok(Array::from_parts(buffer, layout))
 }
 
-/// Returns a new array of `shape` on `device`, and its memory. This function is for launches that
-/// write several arrays.
+/// Returns a new array of `shape` on `device`, and its memory.
 ///
 /// # Safety
 ///
 /// Launches on the thread's current stream must write every element before other code uses the
 /// array.
-#[cfg(any(feature = "fft", feature = "linalg"))]
+// Not inlined, because `computed_any` is compiled for each closure.
+#[inline(never)]
 #[track_caller]
 pub(super) unsafe fn begun(
     device: &Device,
     shape: &Shape,
     dtype: DType,
 ) -> Result<(AnyArray, Untyped)> {
-    let (buffer, output) = allocated(device, shape, dtype)?;
+    let buffer = Buffer::new(device, shape.size_bytes(dtype.size_bytes())?)?;
+    let count = shape.dims().iter().product();
+    let output = Untyped::new(host_pointer(DevicePtr(buffer.address())), count);
     Ok((AnyArray::of_shape(buffer, shape, dtype), output))
 }
 
