@@ -11,10 +11,13 @@
 //! of keys per block. Both compute the scores again.
 
 mod layout;
+mod obstacle;
 mod table;
 #[cfg(test)]
 mod tests;
 mod tiles;
+
+use std::panic::Location;
 
 use smallvec::SmallVec;
 
@@ -26,33 +29,32 @@ use crate::device::DevicePtr;
 use crate::device::cuda::Cuda;
 use crate::error::Result;
 use crate::ops::descriptors::AttentionSizes;
-use crate::ops::order::CudaOrder;
+use crate::ops::order::{CudaOrder, warn};
 use layout::{AttentionArguments, HeadMatrices, SharingGroups};
+use obstacle::{DeviceLimits, Obstacle};
 use table::TileTable;
 use tiles::{AttentionKernel, AttentionPass, TileProducts};
 
 /// Returns whether kernels of this module compute attention with arrays of `dtype`, forward and
-/// backward.
+/// backward. Otherwise, writes a warning with the reason, in builds with debug assertions. No
+/// kernel multiplies `f64`, and this type has no warning.
 #[track_caller]
 fn is_fused(gpu: &Cuda, dtype: DType, sizes: &AttentionSizes) -> Result<bool> {
-    let Some(products) = TileProducts::of(gpu, dtype) else {
-        return Ok(false);
+    let limits = DeviceLimits {
+        table: TileTable::of(gpu)?,
+        shared_bytes: gpu.shared_bytes(),
     };
-    // The kernels' lengths have 31 bits.
-    if i32::try_from(sizes.queries.max(sizes.keys)).is_err() {
-        return Ok(false);
+    let products = TileProducts::of(gpu, dtype);
+    let obstacle = Obstacle::to(&limits, (products, dtype), sizes);
+    if let Some(obstacle) = obstacle
+        && dtype != DType::F64
+    {
+        let text = format_args!(
+            "attention: no fused kernels for {obstacle}, so scores are stored in blocks"
+        );
+        warn::once(Location::caller(), text);
     }
-    let table = TileTable::of(gpu)?;
-    let heads = sizes.head_count();
-    let is_possible = |pass: &AttentionPass| {
-        let kernel = AttentionKernel::new(&table, *pass, products, sizes);
-        kernel.is_some_and(|kernel| {
-            kernel.shared_bytes() <= gpu.shared_bytes() && kernel.blocks(heads, sizes).is_some()
-        })
-    };
-    let first = [AttentionPass::Forward, AttentionPass::OfQueries];
-    let mut passes = first.iter().chain(AttentionPass::of_keys_and_values(sizes));
-    Ok(passes.all(is_possible))
+    Ok(obstacle.is_none())
 }
 
 /// Returns the attention of `[q, k, v]`, and the softmax of each query as an array of shape

@@ -1,8 +1,9 @@
 //! Tests of the tiles, and of compiled kernels. The tests need no device.
 
+use super::obstacle::{DeviceLimits, Obstacle};
 use super::table::{TileSettings, TileTable};
 use super::tiles::{AttentionKernel, AttentionPass, TileProducts};
-use crate::array::Shape;
+use crate::array::{DType, Shape};
 use crate::ops::descriptors::AttentionSizes;
 
 const PASSES: [AttentionPass; 5] = [
@@ -70,6 +71,28 @@ fn every_width_up_to_256_has_tiles_in_shared_memory() {
         kernel_of(AttentionPass::Forward, TileProducts::F16, &sizes(8, 257)),
         None
     );
+}
+
+#[test]
+fn an_attention_without_kernels_has_a_reason() {
+    let limits = |shared_bytes| DeviceLimits {
+        table: TileTable::new((8, 0), TileSettings::default()),
+        shared_bytes,
+    };
+    let halves = (Some(TileProducts::Bf16), DType::Bf16);
+    let obstacle = |shared_bytes, sizes: &AttentionSizes| {
+        let obstacle = Obstacle::to(&limits(shared_bytes), halves, sizes);
+        obstacle.map(|own| own.to_string()).unwrap_or_default()
+    };
+    let most = 163 << 10;
+    assert_eq!(obstacle(most, &sizes(256, 256)), "");
+    assert!(obstacle(most, &sizes(64, 300)).starts_with("heads of 300 columns (at most 256)"));
+    assert!(obstacle(48 << 10, &sizes(256, 256)).starts_with("the device's shared memory"));
+    let mut long = sizes(64, 64);
+    long.keys = 1 << 31;
+    assert_eq!(obstacle(most, &long), "2147483648 queries or keys");
+    let old = Obstacle::to(&limits(most), (None, DType::F16), &sizes(64, 64));
+    assert_eq!(old, Some(Obstacle::Type(DType::F16)));
 }
 
 #[test]

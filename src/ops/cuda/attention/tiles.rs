@@ -110,7 +110,7 @@ impl AttentionPass {
 }
 
 /// The maximum width of a head.
-const WIDEST: usize = 256;
+pub(super) const WIDEST: usize = 256;
 
 /// The maximum width of a head at which the registers of a warp hold two gradients.
 const WIDEST_OF_BOTH: usize = 128;

@@ -50,7 +50,9 @@ const CUDA_SCORES_BYTES: usize = 32 << 20;
 /// - Otherwise, the computation is divided into blocks of heads, and of queries if one head has too
 ///   many queries. The scores and weights of a block together have at most 64 MiB, unless a single
 ///   query has more. `f16` and `bf16` are computed in `f32`. The blocks do not depend on the
-///   threads or the free memory. Second derivatives are computed in this way on every device.
+///   threads or the free memory. Second derivatives are computed in this way on every device. A
+///   recording has the scratch memory of the blocks. On a CUDA device, a warning in builds with
+///   debug assertions names the reason, unless the type is `f64`.
 ///
 /// If the heads of `q` lie inside of its rows in memory, so do the heads of a fused result. Then
 /// `swap_axes` and `reshape` join the heads without a copy.
