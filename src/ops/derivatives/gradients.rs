@@ -199,12 +199,13 @@ impl Gradients {
         copied(&gradient, &dense).map(Some)
     }
 
-    /// Returns whether the gradient of `to` may have a wider type than the value, because the value
-    /// was converted from this type, and no tape tracks the gradient.
+    /// Returns whether the gradient of `to` may be `f32` although the value is `bf16`, because the
+    /// value was converted from `f32`, and no tape tracks the gradient. A gradient of `f16` is
+    /// rounded, so that it is infinite beyond the range of `f16`, as documented for `LossScaled`.
     pub(crate) fn takes_unrounded(&self, to: &Tracked) -> bool {
         !self.are_tracked
             && tape::with_value(to.value, |value| {
-                value.is_taken_unrounded && value.dtype != value.dtype.computed_in()
+                value.is_taken_unrounded && value.dtype == DType::Bf16
             })
     }
 
