@@ -218,7 +218,9 @@ fn activations_take_half_of_the_memory() -> Result<()> {
         Ok(peak_of(&device, step)?.1)
     }
     let (wide, bf16, f16) = (peak::<f32>()?, peak::<bf16>()?, peak::<f16>()?);
-    assert_eq!(bf16, f16);
+    // At the peak, the gradient of the last weight is `f32` instead of `f16`.
+    let of_last_weight = 32 * 3 * 2;
+    assert_eq!(bf16, f16 + of_last_weight);
     assert!(bf16 * 100 < wide * 60, "{bf16} of {wide} bytes");
     Ok(())
 }
