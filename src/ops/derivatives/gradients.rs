@@ -199,9 +199,9 @@ impl Gradients {
         copied(&gradient, &dense).map(Some)
     }
 
-    /// Returns whether the gradient of `to` may be `f32` although the value is `bf16`, because the
-    /// value was converted from `f32`, and no tape tracks the gradient. A gradient of `f16` is
-    /// rounded, so that it is infinite beyond the range of `f16`, as documented for `LossScaled`.
+    /// Returns whether the gradient of `to` may be `f32` although the value is `bf16`. The value
+    /// must be converted from `f32`, and no tape may track the gradient. A gradient of `f16` is
+    /// always rounded. Beyond the range of `f16` it is infinite, as documented for `LossScaled`.
     pub(crate) fn takes_unrounded(&self, to: &Tracked) -> bool {
         !self.are_tracked
             && tape::with_value(to.value, |value| {

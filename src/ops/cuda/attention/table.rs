@@ -141,7 +141,7 @@ impl FromStr for TileSettings {
             let parsed = parsed(part).ok_or_else(|| {
                 let reason = format!(
                     "\"{part}\" has no sizes: write `forward:8x64,queries:4x32,keys:4x32`, with 1, 2, 4 or 8 warps and \
-                     16 to 128 columns"
+                     16 to 128 columns, at most 32 for each warp"
                 );
                 Error::new(ErrorCode::Setting, reason)
             });
@@ -159,7 +159,7 @@ fn parsed(part: &str) -> Option<(SizedPass, TileSizes)> {
         warps: warps.parse().ok()?,
         columns: columns.parse().ok()?,
     };
-    // A thread of a block copies the softmax of a query, so there are as many threads as columns.
+    // Each column's softmax is copied by one thread, so a block needs a thread for each column.
     let is_possible = [1, 2, 4, 8].contains(&sizes.warps)
         && [16, 32, 64, 128].contains(&sizes.columns)
         && sizes.columns <= sizes.warps * 32;

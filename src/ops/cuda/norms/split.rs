@@ -32,8 +32,8 @@ pub(super) struct NormKernel {
 
 impl NormKernel {
     /// Returns the kernel that reads `arrays`. The rows along the last axis of the first array are
-    /// normalized. Returns `None` if an array has another type or gaps, if the first array has no
-    /// elements, or if a row does not fit the registers of a block.
+    /// normalized. Returns `None` if the types differ, or if an array has gaps. Also returns `None`
+    /// if there are no rows, or if a row does not fit the registers of a block.
     pub(super) fn of(pass: NormPass, arrays: &[&AnyArray], is_centred: bool) -> Option<Self> {
         let x = arrays[0];
         let width = *x.dims().last()?;

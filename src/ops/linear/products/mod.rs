@@ -337,8 +337,8 @@ fn multiply_with_bias(
     )
 }
 
-/// Returns whether the operands are on a CUDA device and have one product of several rows and
-/// columns, and `addend` is a vector without gaps that has an element for each column.
+/// Returns whether `addend` is a vector without gaps that has an element for each column. The
+/// operands must be on a CUDA device, and have one product of several rows and columns.
 fn is_bias(
     left: (&AnyArray, &Layout),
     right: (&AnyArray, &Layout),

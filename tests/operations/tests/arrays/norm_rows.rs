@@ -250,8 +250,8 @@ fn rows_far_from_0_keep_the_digits_of_their_differences() -> Result<()> {
     Ok(())
 }
 
-/// If epsilon is 0, the norm of a row does not depend on the size of its elements, and the gradient
-/// is inversely proportional to the size.
+/// Checks rows of other sizes. If epsilon is 0, the norm of a row does not depend on the size of
+/// its elements. The gradient is inversely proportional to the size.
 fn check_sizes<T: Float>(exponents: &[i32], digits: [f64; 2]) -> Result<()> {
     for is_centred in [true, false] {
         let mut plain = Case::<T>::new(&[5, 100], is_centred)?;
